@@ -1,5 +1,5 @@
-/* command - how long does `holdfast run KEY -- true` take, compared with
- * `flock FILE true` and with `true`; and with Redis and MongoDB?
+/* command - how long does `holdfast run KEY -- true` take, compared with `true`
+ * and with `flock FILE true`? How long does it take with Redis and MongoDB?
  *
  * The time is measured from just before the process is started until it has
  * exited. The lock is not contended, and the folder of the store exists. CPU
@@ -21,7 +21,7 @@
 
 #define TIMES 50    /* processes per round */
 #define WORDS_MAX 8 /* words in a command line */
-#define HELD 10000  /* keys, in the larger of the two stores */
+#define HELD 10000  /* keys held in the second file: store */
 
 enum {
     PLAIN,
@@ -141,7 +141,7 @@ static struct hf_client *add_full(struct command *commands, size_t *count)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 3600 * 1000;
     for (unsigned i = 0; i < HELD; i++) {
-        struct hf_lock *lock; /* freed with the process */
+        struct hf_lock *lock; /* not freed: held until the client closes */
         char key[16];
 
         (void)snprintf(key, sizeof(key), "held-%u", i);

@@ -1,18 +1,18 @@
 /* file_open - how long does it take to open `file:` and to take a lock, if many
  * locks are held or many operations were done?
  *
- * A client that opens a `file:` folder reads its snapshot and the log since
- * then; a client that finds the log full writes the next snapshot. The first
- * table is measured while another process holds locks. The second is measured
- * while nothing is held, after pairs of lock and unlock. Each client is opened
- * in a new process, which has not used the library before; each level has a new
- * folder, below that of the URL. */
+ * A client that opens a `file:` folder reads the snapshot and the log that
+ * follows it; a client that finds the log full writes the next snapshot. The
+ * first table is measured while another process holds locks. The second is
+ * measured while nothing is held, after pairs of lock and unlock. Each client
+ * is opened in a new process, which has not used the library before; each level
+ * has a new folder, below that of the URL. */
 #include "lib/bench.h"
 #include "lib/folder.h"
 #include "lib/process.h"
 
 #define TIMES 10    /* clients opened per level and round */
-#define PAIRS 20000 /* pairs of one more client; the log fills up repeatedly */
+#define PAIRS 20000 /* pairs of the last client, which fill the log often */
 
 static const size_t held_levels[] = {0, 1000, 10000, 100000};
 static const size_t pair_levels[] = {0, 1000, 2000, 4000, 8000};
@@ -22,12 +22,12 @@ static const size_t pair_levels[] = {0, 1000, 2000, 4000, 8000};
 
 /* Shared by the processes of a level. */
 struct level {
-    struct bench bench; /* with the URL below */
+    struct bench bench; /* its URL is `url` */
     char url[128];
     size_t held, pairs;
     struct bench_gate ready, over;
-    double open, lock;    /* microseconds, of the last client */
-    double mean, longest; /* CPU microseconds of a pair, of the last client */
+    double open, lock;    /* microseconds that the last client took */
+    double mean, longest; /* CPU microseconds of a pair, in the last client */
 };
 
 static struct hf_lock_opts long_opts(void)
@@ -105,8 +105,8 @@ static void open_and_lock(void *arg)
     bench_gate_open(&level->ready);
 }
 
-/* Return the longest CPU time of a pair in microseconds. Other load on the
- * machine does not increase CPU time. */
+/* The longest CPU time of a pair in microseconds. Unlike elapsed time, CPU time
+ * does not depend on the load of the machine. */
 static double longest_pair(struct hf_client *client)
 {
     double longest = 0;

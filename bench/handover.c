@@ -6,11 +6,11 @@
  * checks that the waiter is queued and that the kernel has put it to sleep, and
  * lets SETTLE_NS pass: a waiter that is still about to sleep would be measured
  * as too fast. The futex is the lower bound: a store and FUTEX_WAKE in one
- * thread, the return of FUTEX_WAIT in the other. If a client has its own
- * thread, as one that watches or renews does, that thread is woken first.
+ * thread, the return of FUTEX_WAIT in the other. If a client has background
+ * threads, as one that watches or renews does, one of them is woken first.
  *
- * Nothing affects the result as much as the cores on which the threads run, so
- * they are fixed. On two cores, the kernel has to wake the other core, which
+ * The result depends above all on whether the two threads share a core, so the
+ * cores are fixed. On two cores, the kernel has to wake the other core, which
  * takes a while; on one core, the waiter runs as soon as the holder blocks, and
  * the time is that of both threads' work. */
 #include <linux/futex.h>
@@ -61,8 +61,8 @@ struct pair {
     struct hf_client *holder, *waiter;
     atomic_uint turn;
     atomic_uint word;     /* the futex */
-    atomic_bool queued;   /* FUTEX: the waiter waits, or is about to */
-    atomic_int waiter_id; /* its thread id */
+    atomic_bool queued;   /* FUTEX: the waiter sleeps, or is about to sleep */
+    atomic_int waiter_id; /* thread id of the waiter */
     struct bench_sleeper sleeper;
     uint64_t released_at; /* when the hand-over began */
     double micros[TIMES];
@@ -200,7 +200,7 @@ static void measure(const struct bench *bench, const struct scene *scene,
     pair.method = scene->method;
     pair.holder_core = cores[0];
     pair.waiter_core = cores[scene->apart ? 1 : 0];
-    bench_stay_on(pair.waiter_core); /* the clients' threads inherit it */
+    bench_stay_on(pair.waiter_core); /* inherited by the clients' threads */
     open_clients(bench, &pair);
     bench_stay_on(pair.holder_core);
     if (pthread_create(&waiter, NULL, waiter_main, &pair))

@@ -4,9 +4,9 @@
  * Both are measured for the table alone, for the table with the heap of its
  * leases, and for the whole API with the caller's handle. There are two figures
  * for each: the bytes that the allocator has handed out, with its headers and
- * rounding, and the growth of the process. Each case runs in a new process,
- * which has allocated nothing before. The key is subtracted once, although the
- * API keeps a second copy of it. */
+ * rounding, and the growth of the resident memory of the process. Each case
+ * runs in a new process, which has allocated nothing before. The key is
+ * subtracted once, although the API keeps a second copy of it. */
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -230,8 +230,8 @@ static struct bytes fill_api(const struct bench *bench,
     return before;
 }
 
-/* Return the bytes of one lock or waiter, without its key and value. A waiter
- * has no key of its own, because it uses the holder's key. */
+/* The bytes of one lock or waiter, without its key and value. A waiter has no
+ * key of its own, because it uses the holder's key. */
 static struct bytes measure(const struct bench *bench,
                             const struct scene *scene)
 {

@@ -4,9 +4,9 @@
  * A pair is hf_acquire() and hf_release() of a key that is not contended. It is
  * compared, in the same round and on the same servers, with a findAndModify
  * that inserts a document and a delete that removes it, with libmongoc alone
- * and the same write concern: both are in the journal of a majority. Each
- * client is a thread with its own client; the threads of the bare loop share a
- * pool of libmongoc.
+ * and the same write concern: a write is complete when it is in the journal of
+ * a majority. In the loop of holdfast, each thread has its own client; the
+ * threads of the bare loop share a pool of libmongoc.
  *
  * A hand-over is measured from just before hf_release() until hf_acquire() has
  * returned in the next of ten waiters, each with its own client.
@@ -26,7 +26,7 @@
 #define ROUND_NS 1000000000ull
 #define CLIENTS_MAX 64
 #define PAIRS_MAX 20000        /* pairs of one client, per round */
-#define ROUND_PAIRS_MAX 200000 /* pairs of all clients; no server does more */
+#define ROUND_PAIRS_MAX 200000 /* pairs of all clients; a server does fewer */
 #define WAITERS 10
 #define HAND_OVERS 200
 
@@ -41,7 +41,7 @@ struct worker {
     mongoc_client_pool_t *pool; /* in the bare loop */
     struct hf_client *client;   /* in the other loop */
     char key[32];
-    double *took; /* milliseconds, of each pair */
+    double *took; /* milliseconds that each pair took */
     size_t count;
 };
 
@@ -88,7 +88,7 @@ static void *worker_main(void *arg)
         worker->pool ? mongoc_client_pool_pop(worker->pool) : NULL;
     uint64_t now, end;
 
-    if (bare) /* the first pair connects */
+    if (bare) /* connect before the measurement */
         bare_pair(bare, worker->key);
     (void)pthread_barrier_wait(worker->start);
     now = bench_now();
@@ -221,7 +221,7 @@ static void measure_pairs(struct bench *bench, struct bench_table *table,
 struct queue {
     const char *url;
     const struct bench *bench;
-    _Atomic uint64_t released_at; /* when the last holder began to release it */
+    _Atomic uint64_t released_at; /* when the last holder began to release */
     atomic_uint handovers;        /* hand-overs so far */
     double took[HAND_OVERS];
 };

@@ -1,14 +1,15 @@
 /* mongo_slow - what do slow and silent MongoDB servers cost?
  *
  * The first table delays each write on the server (failCommand). It shows how
- * long a lock takes, as a multiple of one write, and how many writes the server
- * has seen for a pair of lock and unlock.
+ * long a lock takes, also as a multiple of the delay, and how many writes the
+ * server executes for a pair of lock and unlock.
  *
  * The second table shows pairs of one client that many threads use at once.
  *
- * The third table stops the primary for good (SIGSTOP) while one client renews
- * locks, and shows how many of them are lost. The set has three members and the
- * default settings of MongoDB; each round takes more than a minute. */
+ * The third table stops the primary (SIGSTOP), for longer than the ttl, while
+ * one client renews locks, and shows how many of them are lost. The set has
+ * three members and the default settings of MongoDB; each round takes more than
+ * a minute. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static const unsigned delays[] = {0, 200, 700, 2500};
 /* ---- Slow writes --------------------------------------------------------*/
 
 /* Delay each write by `ms`, or stop delaying writes if `ms` is UINT32_MAX.
- * Returns the number of writes that were delayed so far. */
+ * Returns the number of writes that were delayed before this call. */
 static long delay_writes(struct hf_test_mongo *mongo, unsigned ms)
 {
     const char *reply, *count;
@@ -161,7 +162,7 @@ static unsigned stop_primary(const struct bench *bench)
         bench_check("hf_acquire",
                     hf_acquire(client, hf_key_of(key), &opts, &locks[i]));
     }
-    bench_sleep_ms(KEPT_TTL_MS / 3); /* renewals are spread over time now */
+    bench_sleep_ms(KEPT_TTL_MS / 3); /* until renewals are spread over time */
     stopped = hf_test_mongo_primary(&mongo);
     hf_test_mongo_signal(&mongo, (unsigned)stopped, SIGSTOP);
     bench_sleep_ms(KEPT_TTL_MS + 2000);

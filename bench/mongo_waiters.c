@@ -1,9 +1,9 @@
 /* mongo_waiters - what do idle waiters for one key cost the server?
  *
- * Eight clients have a number of waiters in the queue of one key, whose holder
- * renews it. Then nothing happens for a while. The table shows the CPU time,
- * the commands and the bytes sent of the primary meanwhile; the first row,
- * without waiters, is the base. */
+ * Eight clients have waiters in the queue of one key, and the holder renews its
+ * lock. For a while, no lock is taken or released. The table shows the CPU time
+ * of the primary in that time, the commands that it executed and the bytes that
+ * it sent; the first row, without waiters, is the baseline. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,8 +40,8 @@ static double find_number(const char *text, const char *name)
     return at ? strtod(at + strlen(name), NULL) : 0;
 }
 
-/* Fields 14 and 15 of /proc/PID/stat. The name of the program, field 2, ends
- * with the last ')'. */
+/* The CPU time is in the fields 14 (user) and 15 (system) of /proc/PID/stat, in
+ * clock ticks. The name of the program, field 2, ends with the last ')'. */
 static double cpu_seconds(pid_t pid)
 {
     unsigned long user = 0, system = 0;

@@ -14,7 +14,7 @@
 #include "lib/bench.h"
 #include "lib/mutex_map.h"
 
-#define KEYS 64 /* per thread, used in turn */
+#define KEYS 64 /* keys per thread, used in turn */
 #define THREADS_MAX 4
 #define ROUND_MS 150
 

@@ -42,8 +42,8 @@ struct stage {
     pid_t waiter;
     atomic_uint turn;
     atomic_bool waits;   /* the waiter is about to sleep */
-    atomic_bool release; /* tells the holder to unlock */
-    uint64_t began;      /* just before the kill, or the unlock */
+    atomic_bool release; /* set by the parent: the holder unlocks */
+    uint64_t began;      /* time just before the kill or the unlock */
     double micros[TIMES];
 };
 
@@ -60,7 +60,7 @@ static void check_waiter(const struct stage *stage)
 }
 
 /* Wait for a turn. In turn 3 i, holder i takes the lock; in 3 i + 1, the waiter
- * waits for it; in 3 i + 2, the waiter has had it. */
+ * waits for it; in 3 i + 2, the waiter has taken and released it. */
 static void await_turn(const struct stage *stage, unsigned turn)
 {
     while (atomic_load(&stage->turn) != turn) {

@@ -58,7 +58,7 @@ struct pair {
     size_t waiter_core;
     atomic_uint turn;
     atomic_uint word;     /* the futex */
-    atomic_bool queued;   /* the waiter waits, or is about to */
+    atomic_bool queued;   /* the waiter sleeps, or is about to sleep */
     uint64_t released_at; /* when the hand-over began */
     double micros[TIMES];
 };
@@ -137,10 +137,10 @@ static void do_nothing(struct side *side)
 }
 
 static const struct method_ops {
-    void (*hold)(struct side *holder); /* before the waiter waits */
+    void (*hold)(struct side *holder); /* called before the waiter waits */
     void (*release)(struct side *holder);
     void (*acquire)(struct side *waiter);
-    void (*clean_up)(struct side *waiter); /* after the measurement */
+    void (*clean_up)(struct side *waiter); /* called after the measurement */
 } methods[] = {
     [FUTEX] = {hold_futex, release_futex, acquire_futex, do_nothing},
     [FIFO] = {do_nothing, release_fifo, acquire_fifo, do_nothing},

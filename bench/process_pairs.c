@@ -15,7 +15,7 @@
 #include "lib/bench.h"
 #include "lib/process.h"
 
-#define KEYS 64 /* per process, used in turn */
+#define KEYS 64 /* keys per process, used in turn */
 #define PROCESSES_MAX 4
 #define ROUND_MS 150
 
@@ -124,7 +124,7 @@ static void state_init(struct worker_state *state, const char *prefix)
 
     bench_keys_init(&state->keys, prefix, KEYS);
     hf_lock_opts_init(&state->opts);
-    state->opts.idle = true; /* hf_acquire() ignores this */
+    state->opts.idle = true; /* hf_acquire() ignores this option */
     if (!uses_files)
         state->client = bench_open(state->round->bench);
     for (size_t i = 0; i < KEYS; i++) {
@@ -239,7 +239,7 @@ int main(int argc, char **argv)
     static struct figures figures[SCENES];
 
     bench_init(&bench, argc, argv);
-    (void)bench_folder(); /* so that the children share it */
+    (void)bench_folder(); /* create the folder that the children share */
     for (unsigned i = 0; i < bench.rounds; i++) {
         for (size_t k = 0; k < SCENES; k++) {
             bench_progress(&bench, i, scenes[k].what);

@@ -23,7 +23,7 @@
 
 #define WAITERS_MAX 1000
 #define TIMES 2000     /* hand-overs per round */
-#define SETTLE_MS 1500 /* until each waiter has polled once */
+#define SETTLE_MS 1500 /* by then, each waiter has polled once */
 #define IDLE_MS 1000
 
 static const struct scene {
@@ -78,8 +78,8 @@ static struct waiter *next_in_ring(struct waiter *waiter)
 }
 
 /* Record a hand-over; the caller holds the lock. After the last hand-over, wait
- * until the parent has read the CPU clocks. Returns false if it was the last
- * hand-over. */
+ * until the parent has read the CPU clocks. Returns false from the last
+ * hand-over on. */
 static bool record_handover(struct queue *queue)
 {
     if (queue->count < TIMES) {
@@ -172,7 +172,7 @@ static void await_queue(const struct queue *queue, struct hf_client *client)
     }
 }
 
-/* Return the CPU time of all waiters in microseconds. */
+/* The CPU time of all waiters in microseconds. */
 static double total_cpu(const struct queue *queue)
 {
     double micros = 0;
@@ -193,8 +193,8 @@ static double total_cpu(const struct queue *queue)
 
 struct figures {
     struct bench_samples p50, p99; /* microseconds */
-    struct bench_samples cpu;      /* microseconds per hand-over */
-    struct bench_samples idle;     /* milliseconds per second, of all waiters */
+    struct bench_samples cpu;      /* CPU microseconds per hand-over */
+    struct bench_samples idle;     /* CPU ms per second, of all waiters */
 };
 
 static double idle_cpu(const struct queue *queue)

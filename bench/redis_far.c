@@ -1,8 +1,9 @@
 /* redis_far - how many round trips does a lock in a distant Redis server take?
  *
  * The benchmark starts a server, and a proxy that delays each byte by half a
- * round trip. The connection is open, and the key is not contended. The lower
- * bound is one round trip for a lock and one for an unlock. */
+ * round trip. The client is connected before the measurement, and the key is
+ * not contended. The lower bound is one round trip for a lock and one for an
+ * unlock. */
 #include <signal.h>
 #include <sys/wait.h>
 

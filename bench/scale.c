@@ -1,11 +1,11 @@
 /* scale - does a lock cost the same if a million others are held, and does
  * joining a queue cost the same if ten thousand others wait?
  *
- * The first table shows pairs of lock and unlock while other keys are held.
- * With few keys in turn, everything that a pair accesses is in the CPU caches,
- * and the figure shows the cost of the code; with many keys, it shows the cost
- * of memory accesses. A map of mutexes, which is large enough from the start,
- * is measured in the same way.
+ * The first table shows pairs of lock and unlock while other keys are held. If
+ * the pairs use few keys in turn, everything that they access is in the CPU
+ * caches, and the figure shows the cost of the code; with many keys, it shows
+ * the cost of memory accesses. A map of mutexes, which is large enough from the
+ * start, is measured in the same way.
  *
  * In the second table, a random waiter leaves the queue and a new one joins.
  *
@@ -18,7 +18,7 @@
 
 #define FEW 64
 #define MANY 65536
-#define PAIRS 65536 /* measured at a level */
+#define PAIRS 65536 /* pairs measured at a level */
 #define MOVES 20000 /* leaves and joins measured at a level */
 
 static const size_t held_levels[] = {0, 1000, 10000, 100000, 1000000};
@@ -65,7 +65,7 @@ static struct hf_lock_opts long_opts(void)
 
 /* ---- Pairs while other keys are held ------------------------------------*/
 
-/* Return the CPU time of a pair in nanoseconds. */
+/* The CPU time of a pair in nanoseconds. */
 static double pair_cost(struct hf_client *client,
                         const struct bench_keys *probes, size_t keys)
 {
@@ -97,7 +97,7 @@ static double pair_cost_map(struct mutex_map *map,
     return (double)(bench_thread_cpu() - from) / PAIRS;
 }
 
-/* The keys that are held meanwhile. */
+/* The keys that are held while pairs are measured. */
 struct others {
     struct bench_keys keys;
     struct hf_lock **locks;

@@ -100,7 +100,7 @@ static pid_t folder_owner;
 
 static void remove_folder(void)
 {
-    if (getpid() == folder_owner) /* a failing child must not remove it */
+    if (getpid() == folder_owner) /* only the parent removes the folder */
         (void)hf_test_folder_remove(folder);
 }
 
@@ -336,8 +336,7 @@ static const char *cell_at(const struct bench_table *table, size_t row,
     return table->cells[row * table->column_count + column];
 }
 
-/* Return the width of `text` on a screen: the number of its UTF-8
- * characters. */
+/* The width of `text` on a screen: the number of its UTF-8 characters. */
 static int text_width(const char *text)
 {
     int columns = 0;

@@ -23,20 +23,20 @@ enum bench_format {
 
 struct bench {
     const char *name;
-    const char *url; /* of the store to measure */
+    const char *url; /* the store to measure */
     unsigned rounds;
-    bool processes; /* several processes use the store: the default is file: */
+    bool processes; /* processes share the store, so the default is file: */
     enum bench_format format;
-    bool has_printed; /* a table, so an empty line precedes the next one */
+    bool has_printed; /* print an empty line before the next table */
 };
 
 /* Parse the command line, `[URL] [--rounds N] [--json | --markdown]`, into
- * `bench`, which the caller has filled with the defaults. Exits if it is
- * wrong. */
+ * `bench`, which the caller has filled with the defaults. Exits if the command
+ * line is wrong. */
 void bench_init(struct bench *bench, int argc, char **argv);
 
-/* Show the progress on a terminal: the number of the round, from 0, and
- * `text`. */
+/* Show the progress if stderr is a terminal. `round` counts from 0; `text` says
+ * what is measured. */
 void bench_progress(const struct bench *bench, unsigned round,
                     const char *text);
 
@@ -49,7 +49,7 @@ void bench_check(const char *what, enum hf_err err);
 /* The path of a temporary folder, which is removed when the program exits. */
 const char *bench_folder(void);
 
-/* Open a client of the store; bench_open_background() gives it a thread. */
+/* Open a client of the store, without or with background threads. */
 struct hf_client *bench_open(const struct bench *bench);
 struct hf_client *bench_open_background(const struct bench *bench);
 void bench_close(struct hf_client *client);
@@ -120,7 +120,7 @@ static inline struct hf_key bench_key(const struct bench_keys *keys, size_t i)
 struct bench_column {
     const char *title; /* in a table */
     const char *name;  /* in JSON */
-    int decimals;      /* of a number; BENCH_TEXT for text */
+    int decimals;      /* digits after the point, or BENCH_TEXT */
 };
 
 #define BENCH_TEXT (-1)

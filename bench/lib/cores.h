@@ -1,7 +1,7 @@
 /* cores.h - choose the core on which a thread runs.
  *
- * Nothing affects the time of a hand-over as much as the cores on which the two
- * threads run, so the benchmarks set them. */
+ * The time of a hand-over depends above all on whether the two threads share a
+ * core, so the benchmarks choose the cores. */
 #ifndef BENCH_CORES_H
 #define BENCH_CORES_H
 

@@ -10,7 +10,7 @@
 
 struct entry {
     struct entry *next;
-    unsigned users; /* the holder and the waiters */
+    unsigned users; /* number of holder and waiters */
     pthread_mutex_t mutex;
     size_t size;
     uint8_t key[];
@@ -63,7 +63,8 @@ static uint64_t hash_key(struct hf_key key)
     return h;
 }
 
-/* Return the link to the key's entry, or the end of the key's bucket. */
+/* Returns the pointer that points to the key's entry, or the NULL pointer at
+ * the end of the key's bucket. */
 static struct entry **find_entry(struct shard *shard, struct hf_key key,
                                  uint64_t h)
 {

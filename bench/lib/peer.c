@@ -47,7 +47,7 @@ void bench_peer_start(struct bench_peer *peer, const char *command)
 
 void bench_peer_stop(struct bench_peer *peer)
 {
-    (void)fclose(peer->orders); /* at end of file, the peer exits */
+    (void)fclose(peer->orders); /* the peer exits at the end of its stdin */
     (void)waitpid(peer->pid, NULL, 0);
     (void)fclose(peer->answers);
     peer->pid = 0;

@@ -1,9 +1,9 @@
 /* peer.h - an external program that measures another lock library.
  *
  * It may be written in any language: it reads orders from stdin, one per line,
- * and answers each with a line of numbers. So it runs as a case of each round,
- * like any other. It is killed when we exit; if it exits first, the benchmark
- * fails. */
+ * and answers each with a line of numbers. So each round can include it, like
+ * any other case. The kernel kills it when the benchmark exits. If it exits
+ * first, the benchmark fails. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 

@@ -14,7 +14,7 @@
 
 #include "lib/bench.h"
 
-#define CHECK_S 1 /* interval of checks for failed children at a gate */
+#define CHECK_S 1 /* seconds between checks for failed children at a gate */
 
 void *bench_share(size_t size)
 {
@@ -48,7 +48,7 @@ static void forget_child(pid_t pid)
  * removed. */
 static void kill_children(void)
 {
-    if (getpid() != children.parent) /* a failing child kills no others */
+    if (getpid() != children.parent) /* children kill no siblings */
         return;
     for (size_t i = 0; i < children.count; i++)
         (void)kill(children.pids[i], SIGKILL);

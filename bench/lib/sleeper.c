@@ -20,8 +20,8 @@ void bench_sleeper_close(struct bench_sleeper *sleeper)
     (void)close(sleeper->state);
 }
 
-/* The file contains "1234 (name) S ...". Our name has no parenthesis, so the
- * state follows the first ')'. */
+/* The file contains "1234 (name) S ...". The names of our threads contain no
+ * parenthesis, so the state follows the first ')'. */
 bool bench_sleeps(const struct bench_sleeper *sleeper)
 {
     char text[128];

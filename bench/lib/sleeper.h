@@ -1,7 +1,7 @@
 /* sleeper.h - whether the kernel has put a thread to sleep.
  *
- * A hand-over to a thread that is still about to sleep would be measured as too
- * fast. */
+ * A hand-over to a thread that is not asleep yet would be measured as too fast,
+ * so the benchmarks wait until the thread sleeps. */
 #ifndef BENCH_SLEEPER_H
 #define BENCH_SLEEPER_H
 

@@ -3,9 +3,10 @@
  * Threads take turns with one key. A handover is measured from just before the
  * unlock in one thread until the lock call has returned in another. Each thread
  * has its own client; the threads of Redisson share one. The lower bound is one
- * message: from before PUBLISH until a sleeping subscriber has received it. The
- * polling threads poll every 150 to 300 ms, as is common. The measurement
- * starts when all threads are connected and each had its first turn. */
+ * message, measured from just before PUBLISH until a sleeping subscriber has
+ * received it. The polling threads poll every 150 to 300 ms, as is common. The
+ * measurement starts when all threads are connected, and after as many
+ * handovers as there are threads. */
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +16,7 @@
 #include "redis/redis.h"
 
 #define HANDOVERS 400       /* in one round */
-#define POLLED_HANDOVERS 40 /* with few threads, because each takes 20 ms */
+#define POLLED_HANDOVERS 40 /* handovers when polling; each takes about 20 ms */
 #define MESSAGES 1000
 #define THREADS_MAX 200
 #define POLL_MIN_MS 150
@@ -33,7 +34,7 @@ static const struct scene {
     unsigned threads;
     enum method method;
     unsigned handovers;
-    const char *kind; /* of lock, for Redisson */
+    const char *kind; /* Redisson: the kind of lock */
 } scenes[] = {
     {"one message", 1, MESSAGE, MESSAGES, NULL},
     {"holdfast", 10, HOLDFAST, HANDOVERS, NULL},
@@ -60,10 +61,10 @@ static void add_latencies(struct bench_figures *of, double *micros,
 
 /* ---- Taking turns -------------------------------------------------------*/
 
-/* The thread that releases the lock stores the time, the next holder stores the
- * duration. */
+/* Before it releases the lock, a holder stores the time; the next holder stores
+ * how long the handover took. */
 struct baton {
-    pthread_barrier_t start; /* until all threads are connected */
+    pthread_barrier_t start; /* passed when all threads are connected */
     atomic_ullong released_at;
     atomic_uint passed;
     unsigned uncounted; /* the first handovers are not measured */

@@ -1,11 +1,11 @@
 /* killed.c - how long does it take until the lock of a killed holder is granted
  * to a waiter?
  *
- * A process holds a lock, which is renewed, and another waits for it. The time
- * is measured from the kill until the waiter has the lock. The lease is the
- * same for all libraries. Their holders are killed at the same time: the
- * benchmark only waits after that, so the libraries do not disturb one
- * another. */
+ * A process holds a lock and renews it, and another process waits for it. The
+ * time is measured from the kill until the waiter has the lock. The ttl of
+ * holdfast is equal to the lease time of Redisson. The holders of all libraries
+ * are killed at the same time. After that there are only waits, so the
+ * libraries do not disturb one another. */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #include "redis/redis.h"
 
-#define SETTLE_MS 500 /* for the waiters to join the queue */
+#define SETTLE_MS 500 /* time for the waiters to join the queue */
 
 enum library {
     OURS,

@@ -13,7 +13,7 @@
 
 #include "redis/redis.h"
 
-#define SPAN_MS 500    /* for one scene in one round */
+#define SPAN_MS 500    /* duration of one scene in one round */
 #define OUTSTANDING 64 /* pairs open at a time, with one client */
 #define SAMPLES 200000 /* latencies kept of one scene */
 
@@ -28,7 +28,7 @@ static const struct scene {
     const char *what;
     unsigned threads;
     enum method method;
-    const char *kind; /* of lock, for Redisson */
+    const char *kind; /* Redisson: the kind of lock */
 } scenes[] = {
     {"bare hiredis", 1, BARE, NULL},
     {"holdfast", 1, HOLDFAST, NULL},
@@ -53,7 +53,7 @@ struct worker {
     pthread_t thread;
     unsigned number;
     enum method method;
-    pthread_barrier_t *start; /* until all workers are connected */
+    pthread_barrier_t *start; /* passed when all workers are connected */
     uint64_t until;
     double *micros; /* of each pair */
     size_t pairs, room;

@@ -2,9 +2,9 @@
  * with Redisson? How long does a handover take, compared with one message? How
  * long after the death of its holder is a lock granted again?
  *
- * The benchmark starts its own server and ignores a URL. Redisson is included
- * if BENCH_REDISSON is the command that starts its program in bench/peers;
- * scripts/bench sets it. */
+ * The benchmark starts its own server and ignores a URL on the command line.
+ * Redisson is included if BENCH_REDISSON is the command that starts its program
+ * in bench/peers; scripts/bench sets it. */
 #include "redis/redis.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* redis.h - shared by the parts of bench_redis: the server, the bare hiredis
+/* redis.h - what the files of bench_redis share: the server, the bare hiredis
  * client, and Redisson if it is available. */
 #ifndef BENCH_REDIS_REDIS_H
 #define BENCH_REDIS_REDIS_H
@@ -9,7 +9,7 @@
 #include "lib/bench.h"
 #include "lib/peer.h"
 
-#define LEASE_MS 3000 /* lease of the holder that is killed */
+#define LEASE_MS 3000 /* ttl or lease time of the killed holder */
 
 struct bench_redis {
     struct hf_test_redis server;

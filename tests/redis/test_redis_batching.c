@@ -109,8 +109,8 @@ static void free_all(struct turn *turn)
 #define expect_reply(command, wanted)                                          \
     assert_string_equal(hf_test_redis_say(&redis, command), wanted)
 
-/* Whether batch.lua was executed once. Only that script uses INCRBY, so count
- * the INCRBY commands. */
+/* Returns true if batch.lua was executed exactly once. Only that script uses
+ * INCRBY, so its calls are counted. */
 static bool was_one_script(void)
 {
     return strstr(hf_test_redis_say(&redis, "INFO commandstats"),
@@ -182,8 +182,8 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* Count the calls of lock.lua. Only that script uses ZRANK, so count the ZRANK
- * commands. */
+/* The number of calls of lock.lua. Only that script uses ZRANK, so the ZRANK
+ * commands are counted. */
 static long count_slow_locks(void)
 {
     const char *found = strstr(hf_test_redis_say(&redis, "INFO commandstats"),
@@ -203,7 +203,7 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
     long before;
 
     (void)state;
-    do /* repeat until the withdrawal is confirmed in time */
+    do /* repeat until the timeout is not in doubt */
         err = hf_acquire(other, hf_key_of("k"), &brief, &lock);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
@@ -214,8 +214,8 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
     }
-    /* Only the first LOCK takes the slow path, and LOCKs that are repeated on a
-     * busy machine. */
+    /* Only the first LOCK takes the slow path. On a busy machine, LOCKs that
+     * are repeated may take it, too. */
     assert_in_range(count_slow_locks(), before, before + PAIRS / 2);
     hf_lock_free(held);
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));

@@ -1,5 +1,5 @@
-/* Many processes that use one Redis server. Some of them are killed, and the
- * server is restarted. */
+/* Many processes use one Redis server. Some of them are killed, and the server
+ * is restarted. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -133,7 +133,7 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     start_waiters(pids, WAITERS, 600000);
-    for (unsigned i = 0; i < WAITERS; i += 3) { /* including the first */
+    for (unsigned i = 0; i < WAITERS; i += 3) { /* also kill the first waiter */
         kill_one(&pids[i]);
         killed++;
     }
@@ -157,8 +157,8 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* The first waiter is stopped. If the server grants it the lock, it keeps the
- * lock for its lease at most. */
+/* The first waiter is stopped. The server may still grant it the lock, which
+ * then ends with its lease. */
 static void a_stopped_waiter_costs_at_most_its_lease(void **state)
 {
     struct hf_lock_opts opts =
@@ -206,7 +206,7 @@ static long silence_of_first_ms(void)
 }
 
 /* The first waiter is stopped, so it sends no heartbeats, while the others do.
- * It is skipped, but keeps its position. */
+ * The first waiter is skipped, but keeps its position. */
 static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
 {
     struct hf_lock_opts opts =
@@ -221,7 +221,7 @@ static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     start_waiters(pids, 3, 600000);
     (void)kill(pids[0], SIGSTOP);
-    while (silence_of_first_ms() <= 1600) /* three heartbeat intervals */
+    while (silence_of_first_ms() <= 1600) /* three missed heartbeats */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_release(lock));
     expect_all_end(pids + 1, 2);
@@ -337,7 +337,8 @@ static void killed_clients_do_not_delay_others(void **state)
 
 /* ---- A counter ----------------------------------------------------------*/
 
-/* The critical section: a load, a pause, a store. */
+/* The critical section: a load, a pause, a store. If two processes were in it
+ * at once, an increment would be lost. */
 static bool increment(struct hf_lock *lock)
 {
     unsigned seen = shared->counter;

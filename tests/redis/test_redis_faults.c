@@ -53,7 +53,7 @@ static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
     return err;
 }
 
-/* Take and release a lock, with enough time for a reconnect. Return its
+/* Take and release a lock, with enough time for a reconnect. Returns the
  * token. */
 static uint64_t expect_a_lock(struct hf_client *by, const char *key)
 {
@@ -127,8 +127,8 @@ static void a_restart_without_persistence_repeats_no_token(void **state)
     assert_true(after > before);
 }
 
-/* The server forgets the grants after the snapshot, but must not repeat their
- * tokens. */
+/* The server forgets the grants that were made after the snapshot, but must not
+ * repeat their tokens. */
 static void an_old_snapshot_repeats_no_token(void **state)
 {
     uint64_t last = 0;
@@ -145,7 +145,8 @@ static void an_old_snapshot_repeats_no_token(void **state)
     assert_true(expect_a_lock(client, "k") > last);
 }
 
-/* All data is deleted while the clients stay connected. */
+/* All data is deleted while the clients stay connected, so no handshake raises
+ * the token counter. */
 static void a_flushed_server_repeats_no_token(void **state)
 {
     uint64_t before;
@@ -158,7 +159,8 @@ static void a_flushed_server_repeats_no_token(void **state)
     assert_true(expect_a_lock(client, "k") > before);
 }
 
-/* The holder finds out at its next renewal. */
+/* The server has no persistence. The holder notices the loss at its next
+ * renewal. */
 static void the_holder_learns_that_a_restart_lost_its_lock(void **state)
 {
     struct hf_lock_opts opts =
@@ -227,7 +229,7 @@ static void a_closed_connection_raises_no_sigpipe(void **state)
     (void)state;
     start(NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    (void)hf_fd(client); /* so the client starts no threads to read the EOF */
+    (void)hf_fd(client); /* without threads, the client does not read the EOF */
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
         expect_ok(hf_acquire_start(client, hf_key_of("k"), NULL, &locks[i],
@@ -267,7 +269,7 @@ static void killed_connections_are_reestablished(void **state)
     hf_lock_free(next);
 }
 
-/* The waiter finds its grant when it polls. */
+/* The waiter polls by repeating its LOCK, and the reply contains the grant. */
 static void a_lost_grant_message_is_recovered_by_polling(void **state)
 {
     struct hf_lock_opts opts =
@@ -678,7 +680,9 @@ static void too_few_replicas_are_an_error(void **state)
 }
 
 /* The grant that a waiter receives by message was written on another client's
- * connection, so WAIT on the waiter's own connection does not cover it. */
+ * connection, so WAIT on the waiter's own connection does not cover the grant.
+ * So the waiter renews its lock first, and the replicas must confirm the
+ * renewal. */
 static void a_granted_waiter_waits_for_the_replicas(void **state)
 {
     struct hf_lock_opts opts =

@@ -1,6 +1,6 @@
-/* Commands of a lost connection. If the server reads such a command late, it
- * must not execute it after the commands of the next connection. If the client
- * repeats the command, it takes effect once, and the answer is correct. */
+/* Commands of a lost connection. The server may read such a command late, but
+ * must not execute it after the commands of the next connection. A command that
+ * the client repeats takes effect once, and its answer is correct. */
 #include <stdio.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static struct hf_lock *take_lock(const char *key)
 }
 
 /* The first UNLOCK never reaches the server, because its connection is lost.
- * The client repeats it. */
+ * The client repeats the UNLOCK on the next connection. */
 static enum hf_err unlock_twice(struct hf_lock *lock)
 {
     struct hf_future *future = NULL;
@@ -128,7 +128,8 @@ static void a_repeated_unlock_reports_another_holder(void **state)
     hf_lock_free(lock);
 }
 
-/* It is unknown whether the first UNLOCK released the lock. */
+/* The lock does not exist any more, and it is unknown whether the first UNLOCK
+ * released it. */
 static void a_repeated_unlock_of_a_missing_lock_is_in_doubt(void **state)
 {
     struct hf_lock *lock = take_lock("k");

@@ -98,7 +98,7 @@ static bool note_key(const struct hf_info *info, void *arg)
     return true;
 }
 
-/* Runs in the client's thread. */
+/* Runs in a thread of the client, so the result is atomic. */
 static void on_event(const struct hf_event *event, void *arg)
 {
     bool right = hf_key_equal(event->key, hf_key_of("k"));
@@ -129,7 +129,7 @@ static void keys_are_reported_without_the_prefix(void **state)
     close_both();
 }
 
-/* The ACL from docs/man/holdfast.3. */
+/* The user has the ACL that docs/man/holdfast.3 shows for a tenant. */
 static void an_acl_confines_a_tenant(void **state)
 {
     struct hf_client *tenant, *other;

@@ -16,7 +16,7 @@
 #define STEP 1000 /* waiters that one script visits (grant_next.lua) */
 #define VALUE_SIZE 60000
 
-/* Append ARGV[1] waiters of the client ARGV[2] to the queue. */
+/* A script that appends ARGV[1] waiters of the client ARGV[2] to the queue. */
 #define FILL_QUEUE                                                             \
     "for i = 1, tonumber(ARGV[1]) do "                                         \
     "local nonce = string.format('%032d', i) "                                 \
@@ -46,7 +46,7 @@ static _Noreturn void wait_in_queue(void)
 }
 
 /* Milliseconds since the last heartbeat of the client whose waiter is at
- * `position`. */
+ * `position`, counted from 0. */
 static long silence_ms(unsigned position)
 {
     char waiter[64], command[64];
@@ -79,7 +79,7 @@ static void stopped_waiters_do_not_get_the_key(void **state)
     for (unsigned i = 0; i < STOPPED; i++)
         (void)kill(pids[i], SIGSTOP);
     for (unsigned i = 0; i < STOPPED; i++) {
-        while (silence_ms(i) <= 1600) /* three heartbeat intervals */
+        while (silence_ms(i) <= 1600) /* until three heartbeats are missed */
             (void)poll(NULL, 0, 20);
     }
     expect_ok(hf_release(held));
@@ -95,8 +95,8 @@ static void stopped_waiters_do_not_get_the_key(void **state)
 }
 
 /* The first waiter is silent, and the second waiter's client has only just
- * begun to send heartbeats. Maybe the server had stopped and received no
- * heartbeats at all, so the first waiter keeps its turn. */
+ * begun to send heartbeats. Perhaps the server was stopped and received no
+ * heartbeats from any client, so it must not skip the first waiter. */
 static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -149,7 +149,7 @@ static void many_dead_waiters_are_dropped_in_steps(void **state)
     hf_lock_free(lock);
 }
 
-/* Copy the client id of the waiter at `position`. */
+/* Copy the client id of the waiter at `position`, counted from 0. */
 static void copy_client_id(unsigned position, char id[17])
 {
     const char *waiter =
@@ -177,8 +177,9 @@ static void end_waiter(pid_t pid)
 }
 
 /* Let `client` wait for `x` until it times out, so that the server has a
- * heartbeat of this client. Then change that heartbeat, as if the client had
- * been steady since 1970, and let it expire in `left_ms`. */
+ * heartbeat of this client. Then overwrite the heartbeat, as if the client had
+ * sent heartbeats without a gap since 1970. The key of the heartbeat expires in
+ * `left_ms`. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;
@@ -227,8 +228,8 @@ static void a_late_client_does_not_pass_a_live_waiter(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
-/* The waiter is silent, and so was the client that comes later. Maybe the
- * server had stopped, so the client must not pass the waiter. */
+/* The waiter is silent, and so was the client that comes later. Perhaps the
+ * server was stopped, so the client must not pass the waiter. */
 static void a_client_that_was_silent_does_not_pass_a_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
@@ -273,7 +274,7 @@ static void many_silent_waiters_do_not_block_a_live_one(void **state)
     opts.wait_ms = 30000;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_in_range(query_number("ZCARD hf:q:k"), 1,
-                    STEP); /* silent waiters keep their position */
+                    STEP); /* not all silent waiters were dropped */
 
     end_waiter(pid);
     hf_lock_free(held);

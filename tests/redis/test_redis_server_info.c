@@ -1,5 +1,5 @@
-/* The configuration of a server: what the client derives from it, and how it
- * notices a change. */
+/* The configuration of a server: what the client derives from it, and how the
+ * client notices a change. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static void nothing_is_granted_within_the_grace_period(void **state)
     hf_lock_free(next);
 }
 
-/* A longer lease could outlive the grace period. */
+/* Such a lease could still run when a restarted server grants the key again. */
 static void a_lease_longer_than_the_grace_period_is_refused(void **state)
 {
     struct hf_lock *lock = NULL;
@@ -300,7 +300,7 @@ static void connections_have_a_client_name(void **state)
         strstr(hf_test_redis_say(&redis, "CLIENT LIST"), "name=holdfast:"));
 }
 
-/* Redis 6 wraps the error of the command that failed. */
+/* Redis 6 wraps the error of a command inside a script in another text. */
 static void script_errors_of_redis_6_are_understood(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, 300);

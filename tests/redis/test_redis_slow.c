@@ -1,4 +1,4 @@
-/* A server that is slow. Its replies count, no matter how late they arrive. */
+/* Slow servers. Their replies count, no matter how late they arrive. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@ static struct hf_test_redis redis;
 static struct hf_client *client, *watcher;
 
 struct seen {
-    atomic_uint events, dropped; /* counted in the client's thread */
+    atomic_uint events, dropped; /* events counted in a thread of the client */
 };
 
 static int set_up(void **state)

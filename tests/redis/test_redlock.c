@@ -19,7 +19,7 @@ static void expect_a_lock(struct hf_client *by, const char *key)
 }
 
 /* Wait until EXISTS returns `exists` on all servers. That may take longer than
- * the call, which returns when a majority has replied. */
+ * hf_acquire() or hf_release(), which return when a majority has replied. */
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {

@@ -8,7 +8,7 @@
 #include "base/time.h"
 #include "redis/three_servers.h"
 
-#define LONG_MS 600000 /* longer than a case may last */
+#define LONG_MS 600000 /* a ttl longer than a case lasts */
 
 static int set_up_on_disk(void **state)
 {
@@ -50,7 +50,8 @@ static void await_nothing_left(const char *key)
     await_everywhere(key, "0");
 }
 
-/* Leave a lock behind on one server, for longer than the case lasts. */
+/* Leave a lock on one server, with a lease that is longer than the case
+ * lasts. */
 static void leave_a_lock_on(struct hf_test_redis *server, const char *key)
 {
     struct hf_client *alone = hf_test_redis_open(server, NULL);
@@ -83,8 +84,8 @@ static void a_hold_on_a_minority_excludes_nobody(void **state)
             release_lock(lock);
         }
     }
-    /* A lock that is left on two servers has a majority, so it excludes
-     * others. */
+    /* Locks that are left on two servers exclude others, because the key is not
+     * free on a majority. */
     leave_a_lock_on(&servers[1], "k0");
     expect_err(hf_acquire(other, hf_key_of("k0"), &opts, &none), HF_EBUSY);
 }
@@ -185,7 +186,7 @@ static void a_hanging_server_does_not_delay_calls(void **state)
     }
 }
 
-/* ---- Others -------------------------------------------------------------*/
+/* ---- Other cases --------------------------------------------------------*/
 
 static void expect_refusal(const char *refused, const char *word)
 {
@@ -238,9 +239,9 @@ static void a_list_shows_the_locks_of_a_majority(void **state)
     }
 }
 
-/* Release a lock while its waiter subscribes to the announcement. Return true
- * if the waiter gets the lock soon: a waiter that missed the release polls
- * after 250 ms or later. */
+/* Release a lock while a waiter subscribes to the announcement of releases.
+ * Returns true if the waiter gets the lock soon: a waiter that missed the
+ * release polls after 250 ms or later. */
 static bool is_woken_by_a_release_while_it_subscribes(void)
 {
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, 60000);

@@ -4,9 +4,10 @@
  *     rediss://user:password@host:port/db?cacert=file&cert=file&key=file
  *     redis+unix://user:password@/path/of/the.socket?db=2
  *
- * Options of all schemes: ?grace=30s, ?unsafe=1, ?prefix=P (keyspace.h).
+ * Options of all schemes: ?grace=30s, ?unsafe=1, ?require=durable, ?prefix=P
+ * (keyspace.h).
  *
- * The password is wiped from memory by fini, and never part of a text. */
+ * fini wipes the password from memory. No message contains it. */
 #ifndef HF_STRATEGY_REDIS_ADDRESS_H
 #define HF_STRATEGY_REDIS_ADDRESS_H
 
@@ -16,13 +17,13 @@
 #include "strategy/redis/tls.h"
 
 #define HF_REDIS_PORT 6379
-#define HF_REDIS_NAME_MAX 300 /* bytes of an address in messages */
+#define HF_REDIS_NAME_MAX 300 /* a longer address is cut off in messages */
 
 struct hf_redis_address {
-    char *host; /* or the path of a socket */
+    char *host; /* host name, or path of a socket */
     char *user; /* NULL: none */
     char *password;
-    int port; /* 0: `host` is a path */
+    int port; /* TCP port; 0: `host` is a path */
     unsigned db;
     struct hf_redis_keyspace space;
     struct hf_redis_tls *tls;     /* NULL: not encrypted */
@@ -40,7 +41,7 @@ enum hf_err hf_redis_address_init(struct hf_redis_address *address,
 void hf_redis_address_fini(struct hf_redis_address *address);
 
 /* Parse the option `name` of `url` as a number from 0 to `max`. `*number` is 0
- * if there is no such option. HF_EINVAL. */
+ * if there is no such option. HF_EINVAL: the text is not such a number. */
 enum hf_err hf_redis_address_number(struct hf_url *url, const char *name,
                                     unsigned max, unsigned *number,
                                     struct hf_error *error);

@@ -5,7 +5,7 @@
 
 #define CONNECTIONS_MAX 16
 #define RETRY_MS 50     /* between attempts while a server loads its data */
-#define STRAGGLE_MS 250 /* how long to wait for the others once enough are up */
+#define STRAGGLE_MS 250 /* wait for slow servers, once enough are up */
 
 static bool has_connection_failed(const struct hf_redis_connection *connection)
 {
@@ -19,8 +19,8 @@ static bool has_connection_failed(const struct hf_redis_connection *connection)
     return (code != HF_EUNAVAIL && code != HF_OK) || !connection->steps_done;
 }
 
-/* Fill `fds`, with negative descriptors, which poll() ignores, for connections
- * that are down or up. Return true if a connection has to be retried. */
+/* Fill `fds`. A connection that is down or up gets a negative descriptor, which
+ * poll() ignores. Returns true if a connection has to be retried. */
 static bool fill_poll(struct hf_redis_connection *const *connections,
                       unsigned count, struct pollfd *fds)
 {

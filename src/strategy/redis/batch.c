@@ -5,7 +5,7 @@
 
 #include "strategy/redis/redis.h"
 
-#define BATCH_MAX 32 /* commands; a longer script would block the server */
+#define BATCH_MAX 32 /* commands in a batch; a script blocks the server */
 
 struct batch {
     struct hf_redis_call call;

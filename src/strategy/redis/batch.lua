@@ -1,14 +1,15 @@
 -- A batch of LOCKs and UNLOCKs of one client, executed in order. Each takes the
 -- fast path of lock_fast.lua or unlock.lua: the key has no waiters and is not
--- watched. Most of the cost of a script is in running it at all.
+-- watched. Most of what a script costs the server does not depend on the
+-- number of commands in it.
 --
 -- KEYS  for N commands: 1 to N the locks, N+1 to 2N their queues; then the
 --       token counter, watched patterns, sizes of watched prefixes
 -- ARGV  three for each command: LOCK has what follows the token in the record
 --       up to the value, the lease in ms, and the value; UNLOCK has the first
 --       bytes of the holder's record, "hf1 TOKEN NONCE ", and two empty strings
--- Returns for each command what those scripts return; or 1: nothing was done,
--- send the command alone.
+-- Returns for each command what lock_fast.lua or unlock.lua returns; or 1 if
+-- nothing was done, and the command must be sent alone.
 --@ patterns.lua
 
 local count, answers = (#KEYS - 3) / 2, {}
@@ -31,7 +32,7 @@ end
 
 local function try_lock(key, head, lease, value)
     if token < 1e15 then
-        return 1 -- the counter was lost
+        return 1 -- INCRBY was refused, or the counter was lost
     end
     token = token + 1
 

@@ -5,8 +5,8 @@
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
 --       8 the holders that watchers know of  9 when their leases expire
 -- ARGV  1 nonce  2 client id  3 the channel that announces a release, optional
--- Returns {HF_OK, the token that it held with, or "0" if it waited};
--- {HF_ENOTHELD, "0"}.
+-- Returns {HF_OK, the token of the claim, or "0" if the claim waited}; or
+-- {HF_ENOTHELD, "0"} if there is no such claim.
 local matches = {}
 
 --@ record.lua

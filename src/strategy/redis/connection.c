@@ -10,11 +10,11 @@
 #include "base/assert.h"
 #include "strategy/redis/socket.h"
 
-#define BACK_OFF_MIN_MS 10u  /* before the second attempt to connect */
-#define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
+#define BACK_OFF_MIN_MS 10u  /* pause before the second attempt to connect */
+#define BACK_OFF_MAX_MS 1000 /* longest pause between attempts to connect */
 #define HANDSHAKE_MS 5000    /* longest silence before the connection is up */
 #define SILENCE_MS 15000     /* longest silence while replies are awaited */
-#define READ_SIZE 16384      /* bytes that redisBufferRead() reads at most */
+#define READ_SIZE 16384      /* the most bytes that redisBufferRead() reads */
 #define READS_MAX 2          /* reads in one turn */
 
 static void lose_connection(struct hf_redis_connection *connection,
@@ -42,8 +42,9 @@ static void set_socket_events(struct hf_redis_connection *connection,
                         "cannot register the socket with epoll");
 }
 
-/* During a TLS handshake, a write may have to wait until something is read, so
- * a blocked write waits for input only. */
+/* During a TLS handshake, a write may be blocked until something is read. Then
+ * the socket is polled for input only, because it stays writable and would wake
+ * the loop again and again. */
 static bool is_tls_handshake(const struct hf_redis_connection *connection)
 {
     return connection->address->tls && connection->state == HF_REDIS_HANDSHAKE;

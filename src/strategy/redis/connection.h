@@ -56,7 +56,8 @@ struct hf_redis_connection_ops {
     /* The connection was lost; `failure` has the reason. */
     void (*down)(struct hf_redis_connection *connection);
 
-    /* A message on a pub/sub channel. Required only with a channel. */
+    /* A message on a pub/sub channel. Required only for a pub/sub
+     * connection. */
     void (*message)(struct hf_redis_connection *connection,
                     const redisReply *reply);
 };
@@ -77,19 +78,19 @@ struct hf_redis_connection {
     struct hf_host *host;
     const struct hf_redis_address *address;
     const struct hf_redis_connection_ops *ops;
-    const char *channel; /* for pub/sub; NULL: for commands */
+    const char *channel; /* channel to subscribe to; NULL: for commands */
 
     enum hf_redis_state state;
     redisContext *context;
     struct hf_fd fd;
     struct hf_redis_reader reader;
     struct hf_redis_output output;
-    struct hf_timer timer; /* DOWN: reconnects. Else: detects silence */
+    struct hf_timer timer; /* reconnects if DOWN, else detects silence */
     struct hf_post flush;  /* writes `output` when the turn ends */
     struct hf_post more;   /* continues reading in the next turn */
-    struct hf_dlist calls; /* pending, in the order they were sent */
+    struct hf_dlist calls; /* calls that await a reply, in order of sending */
     hf_time last_read_at;
-    unsigned failures; /* since the connection was last up */
+    unsigned failures; /* failed attempts since the connection was up */
     struct hf_error failure;
 
     /* handshake.c */
@@ -99,7 +100,7 @@ struct hf_redis_connection {
     struct hf_redis_server_info server_info;
     hf_time info_read_at;  /* when `server_info` was last requested */
     long long id;          /* CLIENT ID of this connection */
-    long long previous_id; /* the connection before; 0: none, or killed */
+    long long previous_id; /* id of the last connection; 0: none, or killed */
 };
 
 /* Start connecting. With `channel`, the connection subscribes to it and is for
@@ -111,31 +112,33 @@ enum hf_err hf_redis_connection_open(struct hf_redis_connection *connection,
                                      const struct hf_redis_connection_ops *ops,
                                      const char *channel);
 
-/* Write as much output as the socket takes, then close. Pending calls are
- * completed with NULL. Does nothing if the connection is not open. */
+/* Close. If the connection is up, first write as much output as the socket
+ * takes. Pending calls are completed with NULL. Does nothing if the connection
+ * is not open. */
 void hf_redis_connection_close(struct hf_redis_connection *connection);
 
-/* Return true between open and close, whatever the state. */
+/* Returns true between open and close, whatever the state. */
 static inline bool hf_redis_connection_is_open(
     const struct hf_redis_connection *connection)
 {
     return connection->host != NULL;
 }
 
-/* Return true if the connection is up, has pending calls, and has received
+/* Returns true if the connection is up, has pending calls, and has received
  * nothing for `ms`. */
 bool hf_redis_connection_is_silent(const struct hf_redis_connection *connection,
                                    uint32_t ms);
 
-/* For await.c: connect now; handle the events that poll() reported. */
+/* For await.c, which runs without the event loop: connect now; handle the
+ * events, EPOLLIN or EPOLLOUT, of the socket. */
 void hf_redis_connection_connect(struct hf_redis_connection *connection);
 void hf_redis_connection_on_ready(struct hf_redis_connection *connection,
                                   uint32_t events);
 
-/* Send a command when this turn ends. Return false if the connection is not up
- * or memory is exhausted; then the `reply` callback of `call` is never called.
- * Pass NULL as `call` for a command whose reply arrives as a message, such as
- * SUBSCRIBE. */
+/* Send a command when this turn ends. Returns false if the connection is DOWN
+ * or CONNECTING or memory is exhausted; then the `reply` callback of `call` is
+ * never called. Pass NULL as `call` for a command whose reply arrives as a
+ * message, such as SUBSCRIBE. */
 bool hf_redis_connection_send(struct hf_redis_connection *connection,
                               struct hf_redis_call *call,
                               const struct hf_redis_resp_args *args);
@@ -153,18 +156,18 @@ void hf_redis_connection_drop(struct hf_redis_connection *connection,
 void hf_redis_connection_on_handshake_done(
     struct hf_redis_connection *connection);
 
-/* handshake.c: send the commands of the handshake. Return false if out of
- * memory. */
+/* handshake.c: send the first commands of a new connection. Returns false if
+ * out of memory. */
 bool hf_redis_handshake_start(struct hf_redis_connection *connection);
 
 /* handshake.c: load all scripts again, because the server has lost them.
  * Commands fail with HF_EUNAVAIL until they are loaded. */
 void hf_redis_handshake_load_scripts(struct hf_redis_connection *connection);
 
-/* handshake.c: return HF_OK if the command may be sent, as
- * hf_redis_server_info_check_grant() decides from the stored server info. As a
- * side effect, a LOCK requests new server info in the background if the stored
- * one is old or forbids the LOCK. */
+/* handshake.c: apply hf_redis_server_info_check_grant() to the stored server
+ * info, and return its result: HF_OK if the command may be sent. As a side
+ * effect, a LOCK requests new server info in the background if the stored info
+ * is older than 5 s or the result is HF_EUNSUPPORTED. */
 enum hf_err hf_redis_handshake_check_command(
     struct hf_redis_connection *connection, const struct hf_command *command,
     struct hf_error *error);

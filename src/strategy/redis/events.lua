@@ -5,7 +5,7 @@
 -- kept in a hash. `matches` is the result of matching_patterns(); if it is
 -- empty, the key is not watched, and the functions below do nothing.
 
-local EVENTS_MS = 60000 -- the stream expires this long after its last watcher
+local EVENTS_MS = 60000 -- KEYS 8 and 9 expire this long after their last use
 local EVENTS_KEPT = 4096
 
 local watched = #matches > 0

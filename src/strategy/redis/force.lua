@@ -1,5 +1,5 @@
--- FORCE: break a lock: mark it, so that it cannot be renewed, or end it now. A
--- repeat, sent because the reply was lost, changes nothing.
+-- FORCE: break a lock. Either mark it, so that it cannot be renewed, or end it
+-- now. A FORCE that is repeated because its reply was lost changes nothing.
 --
 -- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream

@@ -6,7 +6,7 @@ local WINDOW = 100           -- waiters read from the queue at a time
 local SCANNED_MAX = 1000     -- waiters visited by one call, which blocks Redis
 local SILENT_MAX = 100       -- silent waiters that keep their position
 local UNSUBSCRIBED_MAX = 900 -- waiters of unsubscribed clients that keep theirs
-local LATER_MS = 100         -- until the next attempt, if this one was cut off
+local LATER_MS = 100         -- until the next attempt, after SCANNED_MAX
 
 -- The fields of a claim; nil if there is none.
 local function parse_claim(text)
@@ -50,9 +50,12 @@ local function find_client(id)
 end
 
 -- Grant the free key to `waiter`, if its client can be notified: the caller by
--- the reply, any other client by a message on its channel. NUMSUB decides
--- whether the client is subscribed. The result of PUBLISH would not do, because
--- it counts pattern subscribers, too, such as an operator who watches '*'.
+-- the reply, any other client by a message on its channel. `asking` is the
+-- waiter that called the script, or nil.
+--
+-- NUMSUB decides whether the client is subscribed. The result of PUBLISH would
+-- not do, because it counts pattern subscribers, too, such as an operator who
+-- watches '*'.
 local function grant_to(waiter, client, asking)
     local nonce = string.sub(waiter, 1, NONCE_SIZE)
     local claim = parse_claim(redis.call('HGET', claims, nonce))

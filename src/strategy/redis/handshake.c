@@ -1,14 +1,15 @@
 /* handshake.c - the first commands on a new connection: authenticate, check
  * that the server is usable, load the scripts, raise the token counter.
  *
- * All of them are sent at once, in steps; the connection is up when the last
- * step has been answered. Some steps are repeated later, while it is up. */
+ * Each command is a step, and most steps are sent without waiting for replies.
+ * The connection is up when all steps have been answered. Some steps are
+ * repeated while the connection is up. */
 #include <stdio.h>
 #include <string.h>
 
 #include "strategy/redis/script_call.h"
 
-#define INFO_MAX_AGE_MS 5000 /* request server info again when it is older */
+#define INFO_MAX_AGE_MS 5000 /* older server info is requested again */
 #define NAME_SIZE 80 /* size of the CLIENT SETNAME argument, with the NUL */
 
 static enum hf_err reject_connection(struct hf_redis_connection *connection,
@@ -18,7 +19,7 @@ static enum hf_err reject_connection(struct hf_redis_connection *connection,
     return err;
 }
 
-/* Map an error reply to a step to an error code. */
+/* Convert the text of an error reply into an error code. */
 static enum hf_err refusal_code(const char *text)
 {
     if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
@@ -105,8 +106,7 @@ static enum hf_err expect_success(struct hf_redis_connection *connection,
     return HF_OK;
 }
 
-/* For commands whose failure does not matter: is_optional() returns true for
- * these steps. */
+/* The check of a step whose failure does not matter; see is_optional(). */
 static enum hf_err ignore_failure(struct hf_redis_connection *connection,
                                   const redisReply *reply)
 {
@@ -125,7 +125,7 @@ static enum hf_err check_id(struct hf_redis_connection *connection,
 static enum hf_err on_previous_killed(struct hf_redis_connection *connection,
                                       const redisReply *reply)
 {
-    (void)reply; /* an error means that the server had closed it already */
+    (void)reply; /* an error means that the connection was closed before */
     connection->previous_id = 0;
     return HF_OK;
 }
@@ -146,7 +146,7 @@ static enum hf_err check_sha(struct hf_redis_connection *connection,
 
 /* ---- Steps --------------------------------------------------------------*/
 
-/* Return true if on_step_reply() must not reject the connection for an error
+/* Returns true if on_step_reply() must not reject the connection for an error
  * reply to this step. On a connection that is up this holds for every step,
  * because the steps are repeated later; check_sha() still rejects an error,
  * because without its scripts the connection is of no use. */
@@ -376,7 +376,7 @@ bool hf_redis_handshake_start(struct hf_redis_connection *connection)
            raise_token_counter(connection);
 }
 
-/* Reuse the step slots of a connection that is up. Return false, and change
+/* Reuse the step slots of a connection that is up. Returns false, and changes
  * nothing, if a reply to an earlier step is still pending. */
 static bool reset_steps(struct hf_redis_connection *connection)
 {

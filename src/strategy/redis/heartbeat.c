@@ -6,12 +6,12 @@
 
 #define INTERVAL_MIN_MS 20
 #define INTERVAL_MAX_MS 500
-#define LINGER_MS 3000 /* runs on after the last reply with a position */
+#define LINGER_MS 3000 /* heartbeats stop this long after the last position */
 
 /* The validity of a grant that arrives by message counts from the client's last
- * heartbeat. The lease is longer than the ttl by a sixteenth and 50 ms. The
- * interval stays below that excess, so a grant just before the next heartbeat
- * still leaves the full ttl. */
+ * heartbeat. The lease is longer than the ttl, by a sixteenth of the ttl and 50
+ * ms. The interval is shorter than that difference, so even a grant just before
+ * the next heartbeat leaves a validity of the full ttl. */
 uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms)
 {
     uint32_t interval_ms = lease_ms / 32;

@@ -1,5 +1,5 @@
-/* identity.h - who sends the commands: one client's owner label, id and
- * channel, the same on every connection of the client. */
+/* identity.h - the identity of a client: its owner label, id and channel, which
+ * are the same on all of its connections. */
 #ifndef HF_STRATEGY_REDIS_IDENTITY_H
 #define HF_STRATEGY_REDIS_IDENTITY_H
 

@@ -10,13 +10,13 @@
 #include "base/url.h"
 
 #define HF_REDIS_SPACE_MAX 64  /* bytes of ?prefix= */
-#define HF_REDIS_PREFIX_MAX 24 /* bytes between ?prefix= and the key */
+#define HF_REDIS_PREFIX_MAX 24 /* bytes of an infix such as "hf:q:" */
 
 /* The largest size of a name. */
 #define HF_REDIS_KEY_SIZE                                                      \
     (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + HF_KEY_MAX)
 
-/* Names that all locks share: see record.lua and watch.lua. */
+/* Keys that all locks use; record.lua and watch.lua describe them. */
 enum hf_redis_shared {
     HF_REDIS_KEY_TOKEN,
     HF_REDIS_KEY_WATCHED,
@@ -45,12 +45,12 @@ size_t hf_redis_keyspace_name(const struct hf_redis_keyspace *space,
                               const char *infix, struct hf_key key,
                               char to[HF_REDIS_KEY_SIZE]);
 
-/* Remove the prefix from `name`. `*key` points into `name`. Return false if the
- * name does not have the prefix. */
+/* Remove the prefix from `name`. `*key` points into `name`. Returns false if
+ * the name does not have the prefix. */
 bool hf_redis_keyspace_strip(const struct hf_redis_keyspace *space,
                              struct hf_key name, struct hf_key *key);
 
-/* Return true if a user's key begins with "hf:", the prefix of holdfast's own
+/* Returns true if a user's key begins with "hf:", the prefix of holdfast's own
  * keys. */
 bool hf_redis_keyspace_is_reserved(struct hf_key key);
 

@@ -12,7 +12,7 @@
 
 struct hf_redis_list {
     struct hf_redis_connection *server;
-    hf_redis_list_fn *done; /* NULL: abandoned, or the caller passed none */
+    hf_redis_list_fn *done; /* NULL: the results are not wanted */
     void *arg;
     hf_time *progress; /* may be NULL */
     struct hf_redis_call scan;
@@ -173,7 +173,7 @@ static void send_listed_read(struct hf_redis_list *list, struct hf_key name)
 
 /* ---- SCAN ---------------------------------------------------------------*/
 
-/* Return true if the reply has the form {cursor, keys...}. */
+/* Returns true if the reply has the form {cursor, keys...}. */
 static bool is_scan_reply(const struct hf_redis_list *list,
                           const redisReply *reply)
 {

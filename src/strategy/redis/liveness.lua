@@ -8,7 +8,7 @@
 -- key expires LIVENESS_MS after the last heartbeat.
 
 local LIVENESS_MS = 30000
-local GAP_HEARTBEATS = 3 -- intervals without a heartbeat: a gap
+local GAP_HEARTBEATS = 3 -- a longer silence, in intervals, is a gap
 
 local function record_heartbeat(channel, sent, interval, now_ms)
     local steady = string.match(redis.call('GET', channel) or '', '%d+$')

@@ -1,5 +1,6 @@
 -- LOCK, fast path: take a lock that has no holder, waiters or watchers. In any
--- other case it changes nothing, and lock.lua decides.
+-- other case the script changes nothing; it reports another holder, or returns
+-- 1, and lock.lua decides.
 --
 -- KEYS  1 the lock  2 its queue  3 the token counter  4 watched patterns
 --       5 sizes of watched prefixes

@@ -18,12 +18,12 @@ struct hf_redis_output {
 void hf_redis_output_fini(struct hf_redis_output *output);
 
 /* Write as much as the socket takes. With `tls`, hiredis encrypts the bytes,
- * and buffers those that the socket did not take. Return false if the
+ * and buffers those that the socket did not take. Returns false if the
  * connection is broken. Never raises SIGPIPE. */
 bool hf_redis_output_write(struct hf_redis_output *output,
                            redisContext *context, bool tls);
 
-/* Return true if there is something left to write. */
+/* Returns true if there is something left to write. */
 bool hf_redis_output_is_pending(const struct hf_redis_output *output);
 
 #endif

@@ -6,7 +6,7 @@
 -- MICROSECONDS": the newest event and the server's time at the registration.
 -- `prefixes` is a hash of the sizes of the registered prefixes, with the number
 -- of prefixes of each size. There are few sizes, even if there are many
--- prefixes.
+-- prefixes, so few patterns have to be looked up for a key.
 
 -- The registered patterns that match, as {pattern, microseconds}.
 local function matching_patterns(watched, prefixes, key)

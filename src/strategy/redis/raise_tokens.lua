@@ -1,5 +1,6 @@
--- Raise the token counter to the server's time in microseconds: a token that
--- was granted and lost with a crash, or with a master, is not granted again.
+-- Raise the token counter to the server's time in microseconds, so that a token
+-- which was granted before a crash or a failover, and forgotten, is not granted
+-- again.
 --
 -- KEYS  1 the token counter, and after it every other key that locks share: so
 --       a user who may not access one of them is refused when it connects, and

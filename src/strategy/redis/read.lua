@@ -29,7 +29,7 @@ if watched and lock and known_holder() ~= lock.token then
 elseif watched and lock then
     redis.call('ZADD', KEYS[9], digits(now_ms + left), key)
 elseif watched then
-    -- If it is not free, a plain Redis client has set it.
+    -- If the key is not free, a plain Redis client has set it.
     record_expiry().freed = not held and redis.call('EXISTS', queue) == 0
     publish()
 end

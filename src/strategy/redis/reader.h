@@ -25,11 +25,11 @@ struct hf_redis_reader {
  * elements. hf_redis_reader_next() then fails on such an array. */
 void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader);
 
-/* Count bytes that hiredis has received. Returns false if the unfinished reply is
- * longer than HF_REDIS_REPLY_MAX. */
+/* Count bytes that hiredis has received. Returns false if the unfinished reply
+ * is longer than HF_REDIS_REPLY_MAX. */
 bool hf_redis_reader_count(struct hf_redis_reader *limited, size_t received);
 
-/* Like redisReaderGetReply(). */
+/* Like redisReaderGetReply(). A complete reply resets the count of bytes. */
 int hf_redis_reader_next(struct hf_redis_reader *limited, void **reply);
 
 /* The reason why hf_redis_reader_next() failed; valid as long as the reader. */

@@ -35,7 +35,7 @@ void hf_redis_request_fail(struct hf_redis_request *request, enum hf_err err,
     hf_redis_request_answer(request);
 }
 
-/* Fail a request for which there is no struct hf_redis_request. */
+/* Fail a request for which there is no struct hf_redis_request yet. */
 static void fail_unstarted(struct hf_redis *redis, struct hf_request *request,
                            enum hf_err err, const char *text)
 {
@@ -77,7 +77,7 @@ static void send_wait(struct hf_redis_request *request)
                               redis->connection.failure.text);
 }
 
-/* Return true if the answer must wait until replicas have the write. WAIT
+/* Returns true if the answer must wait until replicas have the write. WAIT
  * covers only the writes of its own connection, and so not a grant that was
  * made earlier or by another client's command. As a side effect, such a grant
  * gets an old anchor: the client then renews the lease at once, and WAIT covers
@@ -122,7 +122,7 @@ static bool send_command(struct hf_redis_request *request, bool slow_path,
                                     &script_call.args);
 }
 
-/* Return true if batch.lua did not execute the UNLOCK, and it must be sent
+/* Returns true if batch.lua did not execute the UNLOCK, and it must be sent
  * again outside of a batch. The reply is 1 then. */
 static bool is_deferred_unlock(const struct hf_request *request,
                                const redisReply *reply)
@@ -208,7 +208,7 @@ static struct hf_redis_request *add_request(struct hf_redis *redis,
 }
 
 /* A LOCK takes the fast path first: most keys are free, and then the client
- * needs no pub/sub connection. If the last LOCK was refused, or this LOCK is
+ * needs no pub/sub connection. If the last LOCK was refused, or the claim is
  * already in the queue, the fast path would fail, so the slow path saves a
  * round trip. */
 static void start_command(struct hf_redis_request *pending)
@@ -231,7 +231,8 @@ static void start_command(struct hf_redis_request *pending)
                               redis->connection.failure.text);
 }
 
-/* The server replies in order, so the server info is up to date now. */
+/* The server replies in order, so the server info that was requested before the
+ * PING has arrived. */
 static void on_ping_reply(struct hf_redis_call *call, const redisReply *reply)
 {
     struct hf_redis_request *pending =
@@ -435,8 +436,8 @@ static struct hf_redis_request *find_request(const struct hf_redis *redis,
     return NULL;
 }
 
-/* A command that was sent stays in the queue of calls without its request,
- * because its reply still arrives. */
+/* A command that was sent stays in the queue of calls, because its reply still
+ * arrives; only its request is detached. */
 void hf_redis_cancel(void *self, struct hf_request *request)
 {
     struct hf_redis *redis = self;

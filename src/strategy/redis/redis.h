@@ -20,13 +20,13 @@ extern const struct hf_strategy hf_strategy_rediss;
 struct hf_redis_request {
     struct hf_redis_call call;
     struct hf_redis *redis;
-    struct hf_request *request; /* NULL: canceled, and answered already */
+    struct hf_request *request; /* NULL: the request was canceled */
     struct hf_dlist open;       /* in `requests` */
     struct hf_dlist held_back;  /* in `batched` or `until_subscribed` */
     struct hf_redis_list *list; /* LIST */
     hf_time sent;
     bool tried;   /* LOCK: sent on the fast path, which does not queue */
-    bool waiting; /* LOCK: its claim is in the server's queue */
+    bool waiting; /* LOCK: the claim is in the server's queue */
 };
 
 struct hf_redis {
@@ -35,7 +35,7 @@ struct hf_redis {
     struct hf_redis_identity identity;
     struct hf_redis_connection connection; /* for commands */
     unsigned wait_replicas;                /* ?wait_replicas= */
-    struct hf_dlist requests; /* held back, or sent and not answered */
+    struct hf_dlist requests; /* requests held back or not answered */
     bool contended;           /* the last LOCK was not granted at once */
 
     /* batch.c */
@@ -47,7 +47,7 @@ struct hf_redis {
         struct hf_timer timer;
         struct hf_redis_call call;
         hf_time until; /* when the heartbeat stops, unless it is extended */
-        hf_time interval_until; /* a waiter needs `interval_ms` until then */
+        hf_time interval_until; /* a waiter needs `interval_ms` until this */
         uint32_t interval_ms;
         bool running;
         bool sent; /* the last heartbeat is not answered yet */
@@ -65,7 +65,7 @@ struct hf_redis {
     struct hf_map watches_by_pattern;
     bool fetching, fetch_again;
     struct hf_redis_call fetch;
-    struct hf_timer tick; /* set while there are watches */
+    struct hf_timer tick; /* runs while there are watches */
     hf_time tick_at;
 
     /* registration.c: watches are registered in parts of limited size. A round
@@ -85,14 +85,14 @@ void hf_redis_cancel(void *self, struct hf_request *request);
 /* redis.c: send a LOCK on the slow path, as soon as grants can be received. */
 void hf_redis_request_send_lock(struct hf_redis_request *request);
 
-/* redis.c: send one command outside of a batch, on the fast path. */
+/* redis.c: send one command outside of a batch; a LOCK takes the fast path. */
 void hf_redis_request_send(struct hf_redis_request *request);
 
 /* redis.c: handle the reply to a command. `reply` is NULL if it was lost. */
 void hf_redis_request_on_reply(struct hf_redis_request *request,
                                const redisReply *reply);
 
-/* redis.c: answer a request, and free it. */
+/* redis.c: answer a request, or fail it with a code and a text, and free it. */
 void hf_redis_request_answer(struct hf_redis_request *request);
 void hf_redis_request_fail(struct hf_redis_request *request, enum hf_err err,
                            const char *text);
@@ -104,11 +104,11 @@ void hf_redis_batch_add(struct hf_redis_request *request);
 /* batch.c: send the batch now, because a command must be sent after it. */
 void hf_redis_batch_flush(struct hf_redis *redis);
 
-/* pubsub.c: the connection for messages. */
+/* pubsub.c: the second connection, for pub/sub messages. */
 enum hf_err hf_redis_pubsub_init(struct hf_redis *redis);
 void hf_redis_pubsub_fini(struct hf_redis *redis);
 
-/* Open the pub/sub connection, unless it is open. Return false if out of
+/* Open the pub/sub connection, unless it is open. Returns false if out of
  * memory. */
 bool hf_redis_pubsub_open(struct hf_redis *redis);
 

@@ -4,7 +4,7 @@
 #include "strategy/redis/await.h"
 #include "strategy/redis/redis.h"
 
-#define OPEN_MS 5000         /* how long hf_open() tries to reach the server */
+#define OPEN_MS 5000         /* how long hf_open() waits for the server */
 #define WAIT_REPLICAS_MAX 64 /* a larger number is a typing error */
 
 static void on_connection_up(struct hf_redis_connection *connection)

@@ -2,9 +2,9 @@
  *
  * The server records events only for registered patterns. A watch first
  * subscribes to the channel of its pattern, so that it misses no message, and
- * is then registered by watch.lua. Registrations expire, so ticks renew them.
- * The reply also names the keys whose leases are due; reading such a key makes
- * the server record the expiry (read.lua). */
+ * is then registered by watch.lua. Registrations expire, so the timer `tick`
+ * renews them. The reply of watch.lua also names the keys whose leases are due;
+ * reading such a key makes the server record the expiry (read.lua). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +12,9 @@
 #include "base/siphash.h"
 #include "strategy/redis/watch.h"
 
-#define TICK_MS 3000   /* registrations expire after 10 s (watch.lua) */
-#define DUE_AGAIN_MS 2 /* after a reply with due keys, as there may be more */
-#define PART_MAX 256   /* watches in one script, which blocks the server */
+#define TICK_MS 3000   /* renewal interval; registrations last 10 s */
+#define DUE_AGAIN_MS 2 /* tick after due keys, as more may follow */
+#define PART_MAX 256   /* watches in one call, as a script blocks the server */
 
 /* ---- Channels -----------------------------------------------------------*/
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_EXPIRY (-1)      /* what PTTL returns for a key without a ttl */
-#define OTHERS_HEARTBEATS 4 /* intervals between polls of a later waiter */
+#define NO_EXPIRY (-1)      /* what PTTL returns for a key without an expiry */
+#define OTHERS_HEARTBEATS 4 /* heartbeats between polls of a later waiter */
 
 /* ---- Errors -------------------------------------------------------------*/
 
@@ -33,7 +33,7 @@ static bool starts_with(const char *text, const char *word)
     return !strncmp(text, word, strlen(word));
 }
 
-/* Return true if the error says that the user may not run a command of a
+/* Returns true if the error says that the user may not run a command of a
  * script, or may not access a key. */
 static bool is_forbidden(const char *text)
 {
@@ -41,9 +41,9 @@ static bool is_forbidden(const char *text)
            starts_with(text, "The user");
 }
 
-/* The server refuses a command before it changes anything, so an error does not
- * leave the command in doubt. The exception is UNBLOCKED, which ends a command
- * that was blocked when the server became a replica. */
+/* The server refuses a command before the command has changed anything, so an
+ * error reply does not leave the command in doubt. The exception is UNBLOCKED,
+ * which ends a command that was blocked when the server became a replica. */
 enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
                                         const redisReply *reply)
 {
@@ -77,7 +77,7 @@ void hf_redis_reply_set_cause(struct hf_answer *answer, const char *text)
     answer->cause = strdup(text);
 }
 
-#define NAMED_MAX 64 /* bytes of a key in an error text */
+#define NAMED_MAX 64 /* longest part of a key in an error text */
 
 static void write_printable(char to[NAMED_MAX + 1], struct hf_key key)
 {
@@ -145,8 +145,8 @@ static void decode_grant(struct hf_answer *answer, const redisReply *token,
         answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
 }
 
-/* Decode a reply of lock_fast.lua or lock.lua: a token; 1; {HF_OK, token,
- * fresh}; or {HF_EBUSY, position, left}.
+/* Decode a reply of lock_fast.lua or lock.lua: a token; 1 to send the LOCK on
+ * the slow path; {HF_OK, token, fresh}; or {HF_EBUSY, position, left}.
  *
  * The first waiter polls when the holder's lease ends, and at every heartbeat
  * interval, because a plain Redis client deletes its key without notifying
@@ -234,7 +234,8 @@ struct record {
     const char *data; /* owner, note, value */
 };
 
-/* Parse a record: see record.lua. */
+/* Parse the record of a held lock (record.lua). Returns false if holdfast did
+ * not write it. */
 static bool parse_record(const redisReply *held, struct record *record)
 {
     const char *end = memchr(held->str, '\n', held->len);

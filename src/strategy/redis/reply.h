@@ -44,7 +44,7 @@ void hf_redis_reply_set_error_cause(struct hf_answer *answer, struct hf_key key,
  * for any other reply. */
 uint64_t hf_redis_reply_number(const redisReply *reply);
 
-/* Parse a number, and skip it and the character after it. Return false if
+/* Parse a number, and skip it and the character after it. Returns false if
  * `*text` does not begin with a digit. */
 bool hf_redis_reply_next_number(const char **text, uint64_t *number);
 

@@ -30,7 +30,7 @@ void hf_redis_resp_write_bulk(struct hf_buf *out, const void *bytes,
                               size_t size);
 void hf_redis_resp_write_header(struct hf_buf *out, char kind, size_t size);
 
-/* Append a whole command. Return false if out of memory; then nothing is
+/* Append a whole command. Returns false if out of memory; then nothing is
  * appended. */
 bool hf_redis_resp_encode(const struct hf_redis_resp_args *args,
                           struct hf_buf *out);

@@ -33,8 +33,8 @@ static const char *shared_key(const struct hf_redis_connection *connection,
     return connection->address->space.shared[which];
 }
 
-/* Start a call with the keys that record.lua lists. FORCE and UNLOCK also get
- * the tenth key, "hf:f:KEY". */
+/* Start a call with the keys that record.lua lists. FORCE and UNLOCK also get a
+ * tenth key, "hf:f:KEY", which records the last FORCE. */
 static void start_key_call(struct hf_redis_script_call *call,
                            const struct hf_redis_connection *connection,
                            enum hf_redis_script script, struct hf_key key)
@@ -148,7 +148,8 @@ static void call_lock_fast(struct hf_redis_script_call *call,
     add_token_arg(call, token);
 }
 
-/* Return the third argument of lock.lua. */
+/* The third argument of lock.lua: "0" asks once, "1" joins the queue, "2" means
+ * that the claim is in the queue already. */
 static const char *lock_mode(const struct hf_redis_lock_opts *lock)
 {
     if (!lock->queue)

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION_MIN 6 /* the scripts need KEEPTTL */
+#define VERSION_MIN 6 /* Redis 6: the scripts need KEEPTTL */
 
 /* ---- INFO ---------------------------------------------------------------*/
 
-/* Copy the value of the line "name:value" to `value`. Return false if there is
+/* Copy the value of the line "name:value" to `value`. Returns false if there is
  * no such line. */
 static bool find_info_line(const char *info, const char *name, char *value,
                            size_t size)

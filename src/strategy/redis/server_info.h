@@ -17,10 +17,10 @@
 
 struct hf_redis_server_info {
     char run_id[HF_REDIS_RUN_ID_SIZE + 1];
-    char eviction_policy[HF_REDIS_POLICY_SIZE]; /* "": it never evicts */
+    char eviction_policy[HF_REDIS_POLICY_SIZE]; /* "": no eviction */
     char version[HF_REDIS_VERSION_SIZE];
     bool durable;      /* every write is on disk before its reply */
-    hf_time grace_end; /* a server that is not durable must not grant before */
+    hf_time grace_end; /* the server must not grant earlier, unless durable */
 };
 
 /* Read run id, version and uptime from INFO server, which was received at
@@ -38,7 +38,7 @@ void hf_redis_server_info_read_memory(struct hf_redis_server_info *server,
 void hf_redis_server_info_read_config(struct hf_redis_server_info *server,
                                       const redisReply *reply);
 
-/* Return true if INFO has the line "name:wanted". */
+/* Returns true if INFO has the line "name:wanted". */
 bool hf_redis_server_info_has(const char *info, const char *name,
                               const char *wanted);
 
@@ -48,7 +48,7 @@ enum hf_err hf_redis_server_info_check_eviction(
     const struct hf_redis_server_info *server,
     const struct hf_redis_address *address, struct hf_error *error);
 
-/* Return HF_OK if the server may execute the command now: LOCK and RENEW are
+/* Returns HF_OK if the server may execute the command now: LOCK and RENEW are
  * checked, all others pass.
  *
  * HF_EUNSUPPORTED  LOCK: the server may evict locks, or is not durable although

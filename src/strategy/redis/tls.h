@@ -19,7 +19,7 @@ enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **tls,
                              struct hf_error *error);
 void hf_redis_tls_free(struct hf_redis_tls *tls);
 
-/* Start the TLS handshake on a connected socket. Return false if it fails; see
+/* Start the TLS handshake on a connected socket. Returns false if it fails; see
  * hf_redis_tls_error_text(). */
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host);

@@ -3,7 +3,7 @@
 -- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
 --       8 the holders that watchers know of  9 when their leases expire
---       10 who forced the lock last: "CLIENT.SEQUENCE TOKEN"
+--       10 the last FORCE: "CLIENT.SEQUENCE TOKEN"
 -- ARGV  1 the first bytes of the holder's record: "hf1 TOKEN NONCE "
 --       2 the channel that announces a release, optional
 -- Returns HF_OK, HF_ENOTHELD or HF_ENOTOWNER; or {error, token} if it is

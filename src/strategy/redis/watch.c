@@ -29,7 +29,8 @@ static uint64_t next_index_needed(const struct hf_redis *redis)
     return lowest;
 }
 
-/* This recovers from a lost message sooner than the next tick would. */
+/* Replies contain the index of the newest event, so a lost message is noticed
+ * before the next tick. */
 void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index)
 {
     if (next_index_needed(redis) <= index)
@@ -128,8 +129,8 @@ static bool parse_event(const struct hf_redis_keyspace *space,
         &event->key);
 }
 
-/* Move the next tick forward if this lease, just granted or renewed, expires
- * before it. */
+/* Set the next tick earlier, if a lease that was just granted or renewed for
+ * `ms` expires before it. */
 static void advance_tick(struct hf_redis *redis, uint32_t ms)
 {
     struct hf_host *host = redis->host;

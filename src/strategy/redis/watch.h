@@ -7,11 +7,11 @@
 struct hf_redis_watch {
     struct hf_watch_entry entry; /* first */
     struct hf_map_link by_pattern;
-    struct hf_request *opening; /* the WATCH, until it is answered */
+    struct hf_request *opening; /* the WATCH request, until it is answered */
     uint64_t next;              /* index of the next event; 0: unknown */
     uint64_t part;        /* the part that last registered the watch; 0: none */
-    size_t index_in_part; /* position in that part */
-    bool subscribed;      /* to the channel of its pattern */
+    size_t index_in_part; /* position of the watch in `part` */
+    bool subscribed;      /* subscribed to the channel of its pattern */
 };
 
 /* watch.c: free the watches that were removed, unless the list of watches is
@@ -22,7 +22,8 @@ void hf_redis_watches_sweep(struct hf_redis *redis);
 void hf_redis_watch_fail(struct hf_redis *redis, struct hf_redis_watch *watch,
                          enum hf_err err, const char *text);
 
-/* watch.c: set the next tick. */
+/* watch.c: set the timer `tick`, which renews registrations and looks for
+ * leases that are due. */
 void hf_redis_watch_set_tick(struct hf_redis *redis, hf_time at);
 
 /* registration.c: subscribe to the channel of a watch; unsubscribe, unless

@@ -10,10 +10,10 @@
 -- or "0" if there are too many sizes of prefixes; and the keys whose leases are
 -- due}.
 local WATCH_MS = 10000  -- registrations expire, unless they are renewed
-local EVENTS_MS = 60000 -- so does the event stream
+local EVENTS_MS = 60000 -- the stream and the known holders expire likewise
 local DUE_MAX = 64      -- keys in one reply
 local PURGE_MAX = 100   -- expired patterns removed by one call
-local SIZES_MAX = 64    -- of prefixes: each slows down every LOCK a little
+local SIZES_MAX = 64    -- sizes of prefixes; each slows down every LOCK
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)

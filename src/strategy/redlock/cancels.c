@@ -13,7 +13,7 @@ struct cancel {
     struct hf_redis_call call;
     struct hf_dlist link;
     struct hf_redlock_server *server;
-    bool sent; /* on the current connection */
+    bool sent; /* sent on the current connection */
     struct hf_nonce nonce;
     size_t key_size;
     uint8_t key[];
@@ -72,7 +72,7 @@ void hf_redlock_cancels_add(struct hf_redlock_server *server, struct hf_key key,
         return;
     cancel = calloc(1, sizeof(*cancel) + key.size);
     if (!cancel)
-        return; /* the lock ends when its lease expires */
+        return; /* without the CANCEL, the lease ends the lock */
     cancel->server = server;
     cancel->nonce = *nonce;
     cancel->key_size = key.size;

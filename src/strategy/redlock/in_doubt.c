@@ -3,14 +3,14 @@
 
 #include "strategy/redlock/redlock.h"
 
-/* Servers that were sent a LOCK before its token was known, and that have not
- * replied or have granted another token. An UNLOCK with the token of the vote
- * would miss such a grant, so these servers get a CANCEL, which needs only the
- * nonce. */
+/* The servers that were sent the LOCK of `nonce` before its token was known,
+ * and that have not replied or have granted another token. An UNLOCK with the
+ * token of the vote would miss such a grant, so these servers get a CANCEL,
+ * which needs only the nonce. */
 struct in_doubt {
     struct hf_dlist link;
     struct hf_nonce nonce;
-    unsigned servers; /* one bit for each server */
+    unsigned servers; /* a bit is set for each server in doubt */
 };
 
 unsigned hf_redlock_in_doubt_take(struct hf_redlock *redlock,
@@ -48,7 +48,7 @@ void hf_redlock_in_doubt_add(const struct hf_redlock_vote *vote)
     servers |= hf_redlock_in_doubt_take(vote->redlock, &vote->command.nonce);
     entry = calloc(1, sizeof(*entry));
     if (!entry)
-        return; /* the lock remains there until its lease expires */
+        return; /* such a grant ends when its lease expires */
     entry->nonce = vote->command.nonce;
     entry->servers = servers;
     hf_dlist_push_back(&vote->redlock->in_doubt, &entry->link);

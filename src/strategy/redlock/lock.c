@@ -13,8 +13,8 @@
 #define LOCK_TIMEOUT_MS 500 /* wait for a reply before trying the next server */
 #define PROBE_TIMEOUT_MS 150 /* how long to wait for replies to probes */
 #define YOUNG_MS 1000        /* a younger hold may still get a majority */
-#define RETRY_MS 500      /* poll interval, in case an announcement was lost */
-#define RETRY_SPREAD_MS 8 /* jitter between waiters for the same lease */
+#define RETRY_MS 500         /* poll interval, as announcements may be lost */
+#define RETRY_SPREAD_MS 8    /* jitter between waiters for the same lease */
 
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh)
@@ -32,8 +32,8 @@ void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
     vote->fresh += ballot->has_granted && fresh;
 }
 
-/* Return true if there would be no majority even if all servers whose reply is
- * open granted the LOCK. */
+/* Returns true if the LOCK cannot get a majority any more, even if every server
+ * that has not replied grants it. */
 static bool is_majority_impossible(const struct hf_redlock_vote *vote)
 {
     unsigned open = vote->redlock->count - vote->sent_count + vote->pending;
@@ -82,7 +82,8 @@ static void send_probe(struct hf_redlock_vote *vote,
 }
 
 /* Read the key on all servers. Sending the LOCK to them instead would compete
- * with the client whose LOCK reaches them next. */
+ * with the client to which the first server has granted the key, and whose LOCK
+ * is on its way to the others. */
 static void send_probes(struct hf_redlock_vote *vote)
 {
     vote->probed = true;
@@ -111,9 +112,10 @@ static void on_token_reply(struct hf_redis_call *call, const redisReply *reply)
     hf_redlock_vote_decide(vote);
 }
 
-/* Get a token from the first server that has answered a probe, even if it
- * refused the LOCK, because tokens must rise. If no server supplies a token,
- * the next server that grants the LOCK uses a token of its own. */
+/* Get a token from the first server that has answered a probe, even if that
+ * server refused the LOCK: tokens rise as long as they come from the same
+ * server. If no server supplies a token, the next server that grants the LOCK
+ * uses a token of its own. */
 static void draw_token(struct hf_redlock_vote *vote)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -222,7 +224,7 @@ static void complete_lock(struct hf_redlock_vote *vote)
     hf_redlock_vote_answer(vote, HF_OK);
 }
 
-/* Proceed with a LOCK that no server has granted yet. Return true if it is
+/* Proceed with a LOCK that no server has granted yet. Returns true if it is
  * refused. Otherwise send probes, request a token, or send the LOCK to the next
  * server, unless replies are still pending. */
 static bool is_refused_so_far(struct hf_redlock_vote *vote)

@@ -43,8 +43,8 @@ static struct hf_key server_forced_channel(
 /* ---- Messages -----------------------------------------------------------*/
 
 /* Nudge the waiters for a key. Either its release was announced, or the
- * subscription to its channel has begun, and an earlier release was not
- * announced to this client. */
+ * subscription to its channel has just begun, and this client may have missed
+ * an earlier announcement. */
 static void on_freed_message(struct hf_redlock_server *server,
                              struct hf_key channel)
 {
@@ -70,8 +70,8 @@ static bool is_any_subscribed_to_forced(const struct hf_redlock *redlock)
 }
 
 /* One server reports a broken lock. The holder then renews it, and a majority
- * decides. Each server reports only after it has broken the lock, so the
- * renewal that follows the report of the majority's last server is refused.
+ * decides. Each server reports only after it has broken the lock. So once a
+ * majority has reported, the next renewal is refused.
  *
  * The confirmation of a SUBSCRIBE has no token. If this is the first server
  * that confirms, any lock may have been broken before, so recheck all locks. */
@@ -142,7 +142,7 @@ static const struct hf_redis_connection_ops server_pubsub_ops = {
     .message = on_server_message,
 };
 
-/* Open the server's pub/sub connection. Return false if it is open already. A
+/* Open the server's pub/sub connection. Returns false if it is open already. A
  * new connection subscribes by itself when it comes up. */
 static bool open_server_pubsub(struct hf_redlock_server *server)
 {

@@ -1,10 +1,11 @@
-/* read.c - READ and LIST: only locks that a majority of servers agrees on. */
+/* read.c - answer READ and LIST with those locks that a majority of servers
+ * reports. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define LAST_LIST_MS 150 /* wait for the others once a majority has listed */
+#define LAST_LIST_MS 150 /* time for the others, once a majority has listed */
 
 /* ---- READ ---------------------------------------------------------------*/
 

@@ -266,9 +266,9 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* redlock: promises less than redis:, because there is no queue, and each
- * server's clock may be set. Its advantage, that a lock survives the loss of a
- * server, has no capability. */
+/* redlock: promises less than redis:, because its servers share no queue, no
+ * token counter and no event stream. There is no capability for its advantage,
+ * that a lock survives the loss of a server. */
 static uint32_t redlock_caps(const void *self)
 {
     (void)self;

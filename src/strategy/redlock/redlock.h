@@ -14,15 +14,15 @@ extern const struct hf_strategy hf_strategy_redlock;
 
 #define HF_REDLOCK_MAX 9            /* servers */
 #define HF_REDLOCK_CANCELS_MAX 4096 /* pending cancels of one server */
-#define HF_REDLOCK_SILENCE_MS 1000  /* a server silent for longer is skipped */
+#define HF_REDLOCK_SILENCE_MS 1000  /* silent servers are skipped after this */
 
 struct hf_redlock_server {
     struct hf_redlock *redlock;
     struct hf_redis_address address;
     struct hf_redis_connection connection; /* for commands */
     struct hf_redis_connection pubsub;     /* opened when it is needed */
-    bool is_subscribed_to_forced; /* receives reports of broken locks */
-    struct hf_dlist cancels;      /* CANCELs that the server has not answered */
+    bool is_subscribed_to_forced;          /* the server reports broken locks */
+    struct hf_dlist cancels; /* CANCELs that the server has not answered */
     unsigned cancel_count;
 };
 
@@ -33,7 +33,7 @@ struct hf_redlock {
     unsigned count, majority;
 
     /* vote.c */
-    struct hf_dlist votes;     /* votes that await an answer or a reply */
+    struct hf_dlist votes;     /* votes that await a decision or replies */
     struct hf_dlist undecided; /* votes with a deadline */
     struct hf_timer vote_timer;
     hf_time vote_timer_at;
@@ -46,7 +46,7 @@ struct hf_redlock {
     bool nudge_pending;
 
     /* pubsub.c */
-    char freed_channel[HF_REDIS_PREFIX_MAX]; /* prefix; the key follows it */
+    char freed_channel[HF_REDIS_PREFIX_MAX]; /* prefix of a key's channel */
     struct hf_timer pubsub_timer;
     bool renews_locks; /* this client renews a lock, or did */
 };
@@ -54,12 +54,12 @@ struct hf_redlock {
 /* One server's part in a vote. */
 struct hf_redlock_ballot {
     struct hf_redis_call call;
-    struct hf_redis_call probe; /* LOCK: a READ, after a refusal */
+    struct hf_redis_call probe; /* LOCK: the READ or INCR after a refusal */
     struct hf_redlock_vote *vote;
     struct hf_redlock_server *server;
     bool is_sent;
-    bool without_token;  /* LOCK: sent before the token was known */
-    bool has_granted;    /* LOCK: granted, with the token of the vote */
+    bool without_token;  /* LOCK: it was sent before its token was known */
+    bool has_granted;    /* LOCK: the server granted the token of the vote */
     bool refused;        /* LOCK: the server has certainly not granted it */
     bool was_read;       /* the server has answered a READ */
     struct hf_info info; /* READ */
@@ -67,34 +67,34 @@ struct hf_redlock_ballot {
     struct hf_redis_list_result listed;
 };
 
-/* One request to all servers. */
+/* One request to all servers, and what they have replied so far. */
 struct hf_redlock_vote {
     struct hf_dlist link;      /* in `votes` */
     struct hf_dlist undecided; /* in `undecided` */
     struct hf_redlock *redlock;
-    struct hf_request *request; /* NULL: answered; late replies are pending */
-    struct hf_command command;  /* the key is copied, other bytes are not */
+    struct hf_request *request; /* NULL once answered; replies may be pending */
+    struct hf_command command;  /* a copy, whose key is copied, too */
     enum hf_request_kind kind;
     hf_time sent;
     hf_time deadline;
-    uint64_t token;       /* LOCK: from the first server that granted it */
+    uint64_t token;       /* LOCK: token of the first server that granted it */
     uint32_t left_ms;     /* LOCK: what is left of the holder's lease */
     bool sent_to_all;     /* LOCK: no server is left to send it to */
     bool includes_silent; /* too few servers respond: send to silent ones */
     bool probed;          /* LOCK: probes were sent, after a refusal */
-    bool young; /* LOCK: a hold found by probes may still get a majority */
+    bool young; /* LOCK: probes found a hold that may still get a majority */
     bool token_drawn; /* LOCK: a token was requested without a grant */
-    bool timed_out;   /* do not wait for slow servers any longer */
+    bool timed_out;   /* slow servers are not awaited any longer */
     unsigned sent_count;
     unsigned pending;        /* replies to ballots */
-    unsigned probes_pending; /* LOCK: replies to probes */
+    unsigned probes_pending; /* LOCK: awaited replies to probes */
     unsigned free;           /* LOCK: servers where probes found no holder */
     unsigned yes, fresh, no, lost;
     enum hf_err refusal;     /* the strongest refusal: see count_refusal() */
     uint64_t canceled_token; /* CANCEL: the token of the lock that it ended */
     unsigned in_doubt; /* UNLOCK: bits of servers that get a CANCEL instead */
     char *cause;
-    struct hf_redlock_ballot ballots[]; /* one for each server */
+    struct hf_redlock_ballot ballots[]; /* one ballot for each server */
 };
 
 /* vote.c: send a request to the servers, count the replies, decide. A vote
@@ -118,12 +118,12 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text);
 /* Decide again in `ms`, with `timed_out` set. */
 void hf_redlock_vote_set_timeout(struct hf_redlock_vote *vote, uint32_t ms);
 
-/* Return true if the server is up and responds. A silent server counts as well
+/* Returns true if the server is up and responds. A silent server counts as well
  * if the vote includes silent servers. */
 bool hf_redlock_vote_can_send(const struct hf_redlock_vote *vote,
                               const struct hf_redlock_server *server);
 
-/* Send the request to one server. Return false if that is not possible, or if
+/* Send the request to one server. Returns false if that is not possible, or if
  * it was sent there before. */
 bool hf_redlock_vote_send(struct hf_redlock_vote *vote,
                           struct hf_redlock_server *server);
@@ -136,7 +136,7 @@ void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh);
 void hf_redlock_lock_decide(struct hf_redlock_vote *vote);
 
-/* cancels.c: CANCELs that a server must answer. Each is sent at once if the
+/* cancels.c: CANCELs that a server must confirm. Each is sent at once if the
  * connection is up, and again on each new connection until it is answered. */
 void hf_redlock_cancels_add(struct hf_redlock_server *server, struct hf_key key,
                             const struct hf_nonce *nonce);
@@ -156,7 +156,8 @@ unsigned hf_redlock_in_doubt_take(struct hf_redlock *redlock,
                                   const struct hf_nonce *nonce);
 void hf_redlock_in_doubt_fini(struct hf_redlock *redlock);
 
-/* read.c: READ and LIST: only locks that a majority of servers agrees on. */
+/* read.c: answer READ and LIST with those locks that a majority of servers
+ * reports. */
 void hf_redlock_read_decide(struct hf_redlock_vote *vote);
 void hf_redlock_read_decide_list(struct hf_redlock_vote *vote);
 void hf_redlock_read_list_all(struct hf_redlock_vote *vote);

@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define VOTE_TIMEOUT_MS 150 /* wait for slow servers if the others suffice */
+#define VOTE_TIMEOUT_MS 150 /* time for slow servers, if the others suffice */
 
 static bool is_server_silent(const struct hf_redlock_server *server)
 {
@@ -14,7 +14,7 @@ static bool is_server_silent(const struct hf_redlock_server *server)
                                          HF_REDLOCK_SILENCE_MS);
 }
 
-/* Return true if fewer servers than a majority respond. Then requests are sent
+/* Returns true if fewer servers than a majority respond. Then requests are sent
  * to silent servers, too, which are otherwise skipped. */
 static bool too_few_respond(const struct hf_redlock *redlock)
 {
@@ -33,9 +33,9 @@ bool hf_redlock_vote_can_send(const struct hf_redlock_vote *vote,
            (vote->includes_silent || !is_server_silent(server));
 }
 
-/* Return true if the server may execute the vote's command. A server that has
+/* Returns true if the server may execute the vote's command. A server that has
  * just started may have forgotten its grants, and a server that evicts keys may
- * lose them. As a side effect, record the cause if it may not. */
+ * lose them. If it may not, the cause is recorded in the vote. */
 static bool can_server_vote(struct hf_redlock_vote *vote,
                             struct hf_redlock_server *server)
 {
@@ -127,8 +127,8 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text)
 
 /* ---- Replies ------------------------------------------------------------*/
 
-/* Count a refusal, and keep the refusal that tells the caller most: "held by
- * another" is stronger than "not held", and "forced" is the strongest. */
+/* Count a refusal, and keep the strongest one for the answer. `strength` lists
+ * the codes from the weakest to the strongest. */
 static void count_refusal(struct hf_redlock_vote *vote, enum hf_err err)
 {
     static const enum hf_err strength[] = {HF_ENOTHELD, HF_ENOTOWNER, HF_EBUSY,
@@ -354,7 +354,7 @@ static struct hf_redlock_vote *next_timed_out(struct hf_redlock *redlock,
     return NULL;
 }
 
-/* Decide the votes that are due without the servers that are slow or dead. */
+/* Decide the votes that are due, without waiting for slow or dead servers. */
 void hf_redlock_vote_on_timeout(struct hf_timer *timer)
 {
     struct hf_redlock *redlock =

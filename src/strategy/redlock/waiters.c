@@ -9,7 +9,7 @@
 
 struct waiter {
     struct hf_dlist link;
-    bool nudged; /* retries when the timer fires */
+    bool nudged; /* the waiter retries when the timer fires */
     struct hf_nonce nonce;
     size_t key_size;
     uint8_t key[];
