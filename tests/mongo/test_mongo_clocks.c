@@ -68,7 +68,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond,
 
 /* Shift the wall clock of this program by `offset` seconds while a lock is
  * held. Another client must get the key when the lease expires: no earlier, and
- * not an hour later. Return false if the lease expired before it was renewed;
+ * not an hour later. Returns false if the lease expired before it was renewed;
  * the caller retries with a longer ttl. */
 static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
 {
@@ -193,7 +193,7 @@ static void a_restarted_server_counts_leases_again(void **state)
     (void)hf_close(other, PATIENCE_MS);
 }
 
-/* How many passes the TTL monitor of a member has made. */
+/* Count the passes of the TTL monitor, which deletes documents, at a member. */
 static long count_ttl_passes(unsigned member)
 {
     const char *status =

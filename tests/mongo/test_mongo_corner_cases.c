@@ -21,7 +21,7 @@ static void delay_one_command(void)
                         "\"blockConnection\":true,\"blockTimeMS\":4000");
 }
 
-/* Whether exactly one document matches `query`. */
+/* Returns true if exactly one document matches `query`. */
 static bool matches_one(const char *query)
 {
     char json[256];

@@ -8,10 +8,10 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-/* Updates that damage the document of a held lock. `results` are the results of
- * READ, UPDATE, RENEW, LOCK and UNLOCK afterwards, one letter each: OK (.),
- * HF_EPROTO, HF_ETIMEDOUT, HF_EEXPIRED. Calls ignore damage to fields that they
- * do not need. */
+/* Updates that damage the document of a held lock. `results` has a letter for
+ * each of READ, UPDATE, RENEW, LOCK and UNLOCK afterwards: P is HF_EPROTO, T is
+ * HF_ETIMEDOUT, E is HF_EEXPIRED, and "." is HF_OK, because calls ignore damage
+ * to fields that they do not need. */
 static const struct damage {
     const char *update;
     const char *results;
@@ -110,8 +110,8 @@ static void expect_result(const struct damage *damage, unsigned call,
     enum hf_err wanted = decode_result(damage->results[call]);
     struct hf_error error;
 
-    /* On a busy machine the withdrawal may take longer than its second, so
-     * accept that the call is in doubt. */
+    /* A LOCK that times out is withdrawn within a second. On a busy machine
+     * that may take longer, so accept that the call is in doubt. */
     if (wanted == HF_ETIMEDOUT && got == HF_EINDOUBT)
         return;
     hf_client_error(client, &error);
@@ -143,8 +143,8 @@ static void check_all_calls(const struct damage *damage,
     expect_result(damage, UNLOCK, client, hf_release(lock));
 }
 
-/* Note the longest owner in an event, because events come from damaged
- * documents, too. */
+/* Record the length of the longest owner in an event: even the owner in a
+ * damaged document must be cut to HF_NOTE_MAX bytes. */
 static void note_longest_owner(const struct hf_event *event, void *arg)
 {
     atomic_size_t *longest = arg;

@@ -155,7 +155,6 @@ static void a_dropped_collection_gets_its_index_back(void **state)
 
 /* ---- Databases, collections and indexes ---------------------------------*/
 
-/* How many times `word` is in `text`. */
 static unsigned count_word(const char *text, const char *word)
 {
     unsigned count = 0;
@@ -165,7 +164,8 @@ static unsigned count_word(const char *text, const char *word)
     return count;
 }
 
-/* At the same time, many clients open databases that do not exist yet. */
+/* In each round, many clients at once open a database that does not exist
+ * yet. */
 #define OPENERS 12
 #define ROUNDS 4
 
@@ -236,7 +236,7 @@ static void concurrent_opens_create_one_index(void **state)
     }
 }
 
-/* URLs, and the database and collection that they select. */
+/* Ends of URLs, and the database and collection that they select. */
 static const struct {
     const char *path, *database, *collection;
 } targets[] = {

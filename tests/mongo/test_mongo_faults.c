@@ -255,8 +255,8 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* A dead waiter costs no more if another server has to end the offer, although
- * that server has no deadline for it. */
+/* The offer to a dead waiter ends after three seconds even at a new primary,
+ * which has no deadline for that offer. */
 static void an_offer_stays_short_at_a_new_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);

@@ -45,7 +45,8 @@ static long stop_failing(void)
         "\"count\" : ");
 }
 
-/* Execute writes, but report that no majority confirmed them. */
+/* Make the server execute writes, but report that no majority confirmed
+ * them. */
 static void fail_confirmations(const char *commands, const char *mode, int code)
 {
     char data[128];
@@ -217,8 +218,8 @@ static void a_write_without_a_majority_is_in_doubt(void **state)
 }
 
 /* MS-13: the connection breaks during a renewal, and the lease is long enough
- * for a few more attempts. Return false if the lease expired, which may happen
- * on a busy machine. */
+ * for a few more attempts. Returns false if the lease expired nevertheless,
+ * which may happen on a busy machine. */
 static bool retry_failed_renewal(struct hf_client *client, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
@@ -345,7 +346,7 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     driven = hf_test_mongo_open(&mongo, "");
-    (void)poll(NULL, 0, 1500); /* after this time clients use the pool */
+    (void)poll(NULL, 0, 1500); /* until clients use the connection pool */
     expect_ok(hf_read(driven, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
     lock = lock_at_last(client, "k", &opts);
@@ -358,7 +359,7 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     assert_null(none);
     assert_true(now_ms() - began >= 1000);
     began = now_ms();
-    err = hf_release(lock); /* the call may need a new connection */
+    err = hf_release(lock); /* a call that cannot connect is not in doubt */
     assert_true(err == HF_EINDOUBT || err == HF_EUNAVAIL);
     assert_true(now_ms() - began >= 500);
     assert_false(hf_lock_valid_for(lock, 0));

@@ -87,11 +87,11 @@ static void a_write_in_doubt_is_resolved(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* There is no primary for longer than one server selection takes. Then one of
- * the two remaining members is elected. If the first candidate lacks the last
- * write, the other is elected. */
+/* Longer than one server selection takes, so hf_open() has to repeat it. */
 #define NO_PRIMARY_MS 2500
 
+/* Elect one of the two remaining members late. If the first candidate lacks the
+ * last write, the other is elected. */
 static void *late_election_main(void *arg)
 {
     unsigned dead = *(unsigned *)arg, candidate = dead;

@@ -41,7 +41,7 @@ static void unknown_options_are_refused(void **state)
 
 /* ---- Concerns -----------------------------------------------------------*/
 
-/* How many commands of each kind the server's log contains. */
+/* The number of commands of each kind in the server's log. */
 struct logged {
     unsigned writes, proofs, indexes, reads, streams;
 };
@@ -271,8 +271,8 @@ static void *empty_main(void *arg)
     return arg;
 }
 
-/* The number of threads without a client. Start a thread first, because
- * ThreadSanitizer adds one of its own then. */
+/* Count the threads while there is no client. Start a thread first, because
+ * ThreadSanitizer then adds one of its own. */
 static unsigned count_own_threads(void)
 {
     pthread_t thread;
@@ -282,8 +282,8 @@ static unsigned count_own_threads(void)
     return count_threads();
 }
 
-/* Whether a client has started one worker and no other thread after a lock and
- * an unlock. */
+/* Returns true if a client that locks and unlocks starts one worker and no
+ * other thread. */
 static bool has_no_monitors(unsigned before)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, 60000);

@@ -46,8 +46,9 @@ static void expect_no_answer(enum hf_err err)
         fail_msg("answered %s", hf_err_name(err));
 }
 
-/* Send the other calls to an isolated server in parallel, because each call
- * takes until its deadline. */
+/* Expect that READ, LOCK of a free key, RENEW and UNLOCK get no answer from the
+ * isolated server. Send them in parallel, because each takes until its
+ * deadline. */
 static void expect_no_other_answer(struct hf_client *late,
                                    struct hf_lock *renewed,
                                    struct hf_lock *unlocked)

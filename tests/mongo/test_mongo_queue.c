@@ -224,7 +224,7 @@ static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
     die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
-    (void)poll(NULL, 0, 4000); /* until it stops polling */
+    (void)poll(NULL, 0, 4000); /* until the waiter stops polling */
     expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 10000);
     expect_before_timer(&queued, &timer);
@@ -253,7 +253,7 @@ static void two_dead_clients_cost_one_offer_each(void **state)
     die_in_queue(dead, 2);
     join_queue(other, &queued, "");
     await_line(DEAD + 2);
-    (void)poll(NULL, 0, 4000); /* until it stops polling */
+    (void)poll(NULL, 0, 4000); /* until the waiter stops polling */
     expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 15000);
     expect_before_timer(&queued, &timer);

@@ -12,8 +12,8 @@
 
 /* ---- Between two steps of a LOCK ----------------------------------------*/
 
-/* Execute findAndModify from now on, but report that no majority confirmed
- * it. */
+/* Make the server execute each findAndModify from now on, but report that no
+ * majority confirmed it. */
 static void fail_confirmations(void)
 {
     (void)fail_commands(0, "\"findAndModify\"", "\"alwaysOn\"",
@@ -21,7 +21,8 @@ static void fail_confirmations(void)
                         "\"errmsg\":\"timed out\"}");
 }
 
-/* Delay these commands by `ms` from now on. With 0, stop delaying them. */
+/* Delay the commands `names` by `ms` from now on. With 0, stop delaying
+ * them. */
 static void delay_commands(const char *names, unsigned ms)
 {
     char data[64];
@@ -31,7 +32,8 @@ static void delay_commands(const char *names, unsigned ms)
     (void)fail_commands(0, names, ms ? "\"alwaysOn\"" : "\"off\"", data);
 }
 
-/* Wait until the find of a waiter is delayed. */
+/* Wait until the server delays the find with which a waiter reads its
+ * position. */
 static void await_find(void)
 {
     while (!strstr(hf_test_mongo_say(&mongo, 0, "admin",

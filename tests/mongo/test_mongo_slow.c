@@ -31,14 +31,15 @@ static long delay_writes(unsigned ms)
                          ms ? "\"alwaysOn\"" : "\"off\"", data);
 }
 
-/* How many findAndModify commands the server executes or delays now. */
+/* Count the findAndModify commands that the server executes or delays now. */
 static unsigned count_running(void)
 {
     const char *at = hf_test_mongo_say(&mongo, 0, "admin",
                                        "{\"currentOp\":1,\"active\":true}");
     unsigned count = 0;
 
-    while ((at = strstr(at, "{ findAndModify:"))) { /* the JSON is truncated */
+    /* currentOp reports a long command as truncated text, not as JSON. */
+    while ((at = strstr(at, "{ findAndModify:"))) {
         at++;
         count++;
     }
@@ -118,7 +119,7 @@ static void slow_writes_run_in_parallel(void **state)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* How many LOCKs were answered in all, and how many before the renewal was. */
+/* The number of LOCKs answered so far, and when the renewal was answered. */
 static atomic_uint locked, locked_before;
 
 static void on_locked(enum hf_err err, void *arg)
@@ -234,7 +235,7 @@ static void a_lock_given_up_before_it_is_sent_is_never_sent(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(
         &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
-    (void)poll(NULL, 0, 1500); /* after this time the client uses the pool */
+    (void)poll(NULL, 0, 1500); /* until the client uses the connection pool */
     expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
     /* The first LOCK may use the connection that has just been lost, so it may
@@ -269,7 +270,8 @@ static void renewals_move_to_the_new_primary(void **state)
     mongo.impatient = true;
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=600000");
-    (void)poll(NULL, 0, 1500); /* then it uses the pool, which has monitors */
+    /* Then the client uses the pool, whose monitors notice a new primary. */
+    (void)poll(NULL, 0, 1500);
     for (unsigned i = 0; i < KEPT; i++)
         expect_ok(hf_acquire(client, key_of(i, &name), &opts, &locks[i]));
     hf_test_mongo_signal(&mongo, primary(), SIGSTOP);

@@ -74,8 +74,7 @@ static void await_logged(const struct log *log, unsigned wanted)
 
 /* ---- Failures -----------------------------------------------------------*/
 
-/* Let commands of clients fail with `code`. Return how many have failed so
- * far. */
+/* Make commands fail with `code`. Return how many have failed so far. */
 static long fail_with_code(unsigned member, const char *commands,
                            const char *mode, int code)
 {
@@ -150,7 +149,7 @@ static void await_progress(const struct series *series, const struct log *log)
     }
 }
 
-/* Let the stream fail at every member: at the old primary, where it may still
+/* Make the stream fail at every member: at the old primary, where it may still
  * be open, and at the new primary. */
 static void fail_stream(void)
 {
@@ -514,7 +513,8 @@ static void a_waiter_is_granted_the_key_when_the_lease_expires(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The lease is so long that no renewal is due during the test. */
+/* The lease is so long that no renewal is due during the case, so only the
+ * event of the change stream can report the forced end. */
 static void a_watching_holder_notices_a_forced_end_at_once(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(86400000, 0, PATIENCE_MS);

@@ -37,7 +37,8 @@ struct crowd {
     pthread_t thread;
 };
 
-/* Acquire a lock, check that its token has risen, and release it. */
+/* Acquire the lock of this round, check that its token is larger than the last
+ * one, and release it. */
 static void acquire_and_check(struct crowd *member, unsigned round)
 {
     struct hf_lock_opts opts =
@@ -193,10 +194,10 @@ static void fail_over(bool kills)
     }
 }
 
-/* MS-05: tokens rise even if the clocks are an hour apart, which needs
- * libfaketime. Then wall clocks go back, and only the increment of the cluster
- * time advances. The document is deleted each time, so that the last token is
- * unknown. */
+/* MS-05: tokens rise even if the clocks of the members are an hour apart, which
+ * needs libfaketime. After a failover the wall clock may be behind, and only
+ * the increment of the cluster time advances. The document is deleted each
+ * time, so that the server does not know the last token. */
 static void tokens_rise_across_failovers_and_deletions(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, PATIENCE_MS);
@@ -277,7 +278,7 @@ static void abandoned_keys_are_deleted(void **state)
  * stores its token there if its lock is still valid afterwards. So the tokens
  * are in the order of the grants. */
 struct shared {
-    atomic_uint at_work;      /* writers that have stops ahead */
+    atomic_uint at_work;      /* writers that will stop again */
     _Atomic uint64_t newest;  /* the largest token that the store accepted */
     _Atomic uint64_t stopped; /* token of the writer that stopped last */
     atomic_uint late;         /* refused writes of stopped writers */
@@ -296,7 +297,7 @@ struct writer {
 };
 
 /* Set the token of the cell that `query` matches, and return its old token.
- * Return -1 if no cell matches. */
+ * Returns -1 if no cell matches. */
 static int64_t write_cell(mongoc_client_t *mongoc, bson_t *query,
                           uint64_t token)
 {
@@ -320,7 +321,7 @@ static int64_t write_cell(mongoc_client_t *mongoc, bson_t *query,
     return before;
 }
 
-/* Write unless the cell has a larger token. Return true if the write was
+/* Write unless the cell has a larger token. Returns true if the write was
  * accepted. */
 static bool write_fenced(const struct writer *writer, uint64_t token)
 {
@@ -381,7 +382,7 @@ static void write_late(const struct writer *writer, const struct hf_lock *lock)
     write_plainly(writer, hf_lock_token(lock));
 }
 
-/* Write once while holding the lock. */
+/* Acquire the lock, write once, and release the lock. */
 static void write_locked(const struct writer *writer,
                          void (*write)(const struct writer *writer,
                                        const struct hf_lock *lock))
@@ -390,15 +391,15 @@ static void write_locked(const struct writer *writer,
     struct hf_lock *lock = NULL;
 
     while (hf_acquire(writer->client, hf_key_of("k"), &opts, &lock))
-        continue; /* the lease may expire first on a busy machine */
+        continue; /* the lease may expire before the call returns */
     note_holder(writer->shared, lock);
     write(writer, lock);
     (void)hf_release(lock);
     hf_lock_free(lock);
 }
 
-/* The first writer stops itself in each round. The others write until the first
- * is done. */
+/* The first writer stops itself STOPS times while it holds the lock. The others
+ * write until it is done. */
 static _Noreturn void writer_main(struct shared *shared, unsigned number)
 {
     struct writer writer = {.shared = shared};

@@ -13,11 +13,11 @@
 
 /* ---- Refused commands ---------------------------------------------------*/
 
-/* Commands that the server refuses. */
+/* Commands that the server refuses while a case runs. */
 struct refusal {
     const char *commands;
     char error[32];
-    long before; /* number of commands refused before the test */
+    long before; /* number of commands refused before the case */
     int64_t began;
 };
 
@@ -45,7 +45,8 @@ static void expect_few_refused(const struct refusal *refusal)
         fail_msg("%s: %ld were refused", refusal->commands, refused);
 }
 
-/* The waiter is still granted the key, because it polls its position. */
+/* If the server refuses change streams, a waiter is still granted the key,
+ * because it polls its position. */
 static void a_refused_stream_backs_off(void **state)
 {
     struct queued queued = {NULL, NULL};
@@ -153,8 +154,8 @@ static void ignore_event(const struct hf_event *event, void *arg)
     (void)arg;
 }
 
-/* Expect that a watcher, which checks a lease when it is due, does not check it
- * all the time because of the corrupt `fields`. */
+/* A watcher checks a lease when it is due. Expect that the corrupt `fields` do
+ * not make it repeat the check all the time. */
 static void expect_few_checks(const char *fields)
 {
     struct hf_client *client = hf_test_mongo_open(&mongo, "");

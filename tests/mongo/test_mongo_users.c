@@ -119,7 +119,8 @@ static struct hf_client *open_porter(void)
     return hf_test_mongo_open_url(url);
 }
 
-/* The waiter is still granted the key, because it polls its position. */
+/* A waiter that cannot open a change stream is still granted the key, because
+ * it polls its position. */
 static void without_change_streams_waiters_are_granted_keys(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
@@ -237,8 +238,8 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
         fail_msg("\"%s\" does not say why", error.text);
 }
 
-/* Each call is denied. A waiter that gives up is in doubt, because its claim
- * could not be withdrawn. */
+/* Once the user is dropped, each call is denied. A waiter that gives up is in
+ * doubt, because its claim could not be withdrawn. */
 static void calls_of_a_dropped_user_are_denied(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);

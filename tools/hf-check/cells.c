@@ -71,8 +71,9 @@ static void check_shared(struct hf_checker *c, const struct write *list,
     }
 }
 
-/* Like check_order(), but a token may write several times, so the writes of a
- * token are compared only with those of larger tokens, not with one another. */
+/* Going down from the largest token, no write may be invoked after the earliest
+ * return of a write with a larger token. Writes with the same token are not
+ * compared, because a holder may write several times. */
 static void check_fence_order(struct hf_checker *c, const struct write *list,
                               size_t count)
 {

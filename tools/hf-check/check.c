@@ -94,7 +94,7 @@ enum hf_op_result hf_checker_result(const struct hf_op *op)
     return op->result;
 }
 
-/* Promise 1. */
+/* ---- Promise 1 ----------------------------------------------------------*/
 
 static int by_start(const void *left, const void *right)
 {

@@ -84,8 +84,8 @@
  * grants and of their ends is known. Each end and each grant has an earliest
  * instant; placing all of them as early as possible decides whether they fit.
  * Then each end is placed as late, and each grant as early, as possible. A gap
- * that remains exists in every placement, and a "busy" inside it needs a lock of
- * unknown result as its explanation; each such lock can explain one gap.
+ * that remains exists in every placement, and a "busy" inside it needs a lock
+ * of unknown result as its explanation; each such lock can explain one gap.
  * search.h decides the same question by exhaustive search; both must agree. */
 #ifndef HF_CHECK_TOOL_CHECK_H
 #define HF_CHECK_TOOL_CHECK_H
@@ -114,7 +114,8 @@ struct hf_check_span {
 };
 
 /* One violation and the operations that prove it. For an exclusion the spans
- * are spans of validity, else each is from invocation to return. */
+ * are spans of validity; for any other kind they reach from invocation to
+ * return. */
 struct hf_check_violation {
     enum hf_check_kind kind;
     uint32_t key;         /* an interned string of the history */
@@ -123,15 +124,15 @@ struct hf_check_violation {
 };
 
 struct hf_check_report {
-    /* At most one of each kind for a key or cell: the first one found. */
+    /* At most one violation of each kind is counted for a key or a cell. */
     size_t violation_count;
     struct hf_check_violation
-        violations[HF_CHECK_LIST_MAX]; /* the first of them */
+        violations[HF_CHECK_LIST_MAX]; /* the first ones that were found */
     bool linearizable;                 /* promise 3 alone */
     size_t key_count, grant_count, busy_count, unknown_count, write_count;
     /* Unfenced increments of cells, and how many of them wrote a value that
-     * another one wrote too. A lost increment shows why the fence is needed; it
-     * is not a violation. */
+     * another one wrote too. Lost increments are no violations; they show why
+     * the fence is needed. */
     size_t bump_count, lost_bump_count;
 };
 
@@ -148,7 +149,8 @@ struct hf_check_valid {
 struct hf_check_valid *hf_check_validity(const struct hf_check_history *h,
                                          size_t *count);
 
-/* Return "exclusion", and the sentence that explains it. */
+/* Return the name of a kind, such as "exclusion", and the sentence that
+ * explains it. */
 const char *hf_check_kind_name(enum hf_check_kind kind);
 const char *hf_check_kind_text(enum hf_check_kind kind);
 

@@ -12,7 +12,8 @@
 
 #include "check.h"
 
-/* Refers to an operation, or, from op_count on, to a lost event. */
+/* One operation on a key, or one report that a lock is lost: an `index` from
+ * op_count on refers to a lost event. */
 struct hf_check_item {
     uint64_t token;
     uint32_t key;
@@ -24,20 +25,20 @@ struct hf_check_renewal {
     uint64_t answer, deadline;
 };
 
-/* One grant. The model computes the last three members: the earliest instants
- * at which its lock takes effect and at which it ends, and the latest instant
- * at which it ends if the next grant can wait. */
+/* One grant. The model (model.c) computes the last three members: the earliest
+ * instants at which its lock can take effect and at which it can end, and the
+ * latest instant at which it can end, whatever the next grant needs. */
 struct hf_check_grant {
     uint64_t token;
     uint32_t nonce;
     size_t lock;             /* index of its operation */
     uint64_t invoke, answer; /* the lock took effect in between */
-    uint64_t held_invoke;    /* latest invocation that needs it held... */
+    uint64_t held_invoke;    /* latest invocation that needs the grant held */
     size_t held_late;
-    uint64_t held_answer; /* ...and the earliest return */
+    uint64_t held_answer; /* earliest return of such an operation */
     size_t held_early;
     size_t release;        /* its successful unlock or force */
-    uint64_t end_invoke;   /* earliest lawful end */
+    uint64_t end_invoke;   /* earliest end that the model allows */
     uint64_t end_answer;   /* latest end: `release` returned */
     uint64_t ended_answer; /* earliest return of an "ended" error */
     size_t ended;
@@ -89,11 +90,10 @@ void hf_checker_init(struct hf_checker *c, const struct hf_check_history *h,
                      struct hf_check_report *report);
 void hf_checker_fini(struct hf_checker *c);
 
-/* Return the recorded result of `op`. */
 enum hf_op_result hf_checker_result(const struct hf_op *op);
 
-/* Report a violation of the current key, unless one of its kind is reported
- * already. hf_checker_report() uses the spans of both calls,
+/* Report a violation of the current key, unless one of the same kind was
+ * reported. hf_checker_report() uses the spans of both calls,
  * hf_checker_report_spans() the given spans. */
 void hf_checker_report(struct hf_checker *c, enum hf_check_kind kind,
                        size_t first, size_t second);

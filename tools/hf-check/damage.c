@@ -135,7 +135,7 @@ void hf_damage_history(struct hf_check_history *h, uint64_t seed)
     }
 }
 
-/* Noise. */
+/* ---- Noise --------------------------------------------------------------*/
 
 static void add_noise_lock(struct hf_check_history *h, struct hf_op *op,
                            uint64_t *random, uint64_t *token)

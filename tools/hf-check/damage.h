@@ -1,4 +1,4 @@
-/* damage.h - histories that a correct lock service does not produce. */
+/* damage.h - make histories that a broken lock service might produce. */
 #ifndef HF_CHECK_TOOL_DAMAGE_H
 #define HF_CHECK_TOOL_DAMAGE_H
 
@@ -9,8 +9,8 @@
  * still be a correct history. */
 void hf_damage_history(struct hf_check_history *h, uint64_t seed);
 
-/* Fill `h` with up to `ops` random operations on one key that no service
- * answered: overlapping calls, many of them busy or unknown. */
+/* Fill `h` with up to `ops` random operations on one key, whose results are
+ * random, too: overlapping calls, many of them busy or unknown. */
 void hf_damage_noise(struct hf_check_history *h, uint64_t seed, size_t ops);
 
 #endif

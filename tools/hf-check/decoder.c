@@ -50,7 +50,7 @@ static const char *result_name(unsigned result)
     return hf_op_result_name(result);
 }
 
-/* Nonces are hexadecimal numbers: AB equals ab. */
+/* A nonce is a hexadecimal number, so store "AB" as "ab". */
 static int read_nonce(struct decoder *d, struct hf_op *op)
 {
     char digits[HF_OP_NONCE_MAX];
@@ -99,7 +99,8 @@ static int read_times(struct decoder *d, struct hf_op *op)
     op->deadline = hf_fields_number(&d->fields, HF_FIELD_DEADLINE, HF_OP_NEVER);
     op->queued = hf_fields_number(&d->fields, HF_FIELD_QUEUED, HF_OP_NEVER);
     op->lease = hf_fields_number(&d->fields, HF_FIELD_LEASE, 0);
-    /* In memory this value means "not given", so a file must not contain it. */
+    /* HF_OP_NEVER means "not given" in memory, so a file must not contain
+     * it. */
     for (unsigned field = HF_FIELD_INVOKE; field <= HF_FIELD_LEASE; field++) {
         if (hf_fields_given(&d->fields, field) &&
             d->fields.values[field].type == HF_FIELD_TYPE_NUMBER &&
@@ -309,11 +310,12 @@ static int read_line(struct decoder *d, const char *at, const char *end)
     return hf_fields_fail(&d->fields, "an unknown type of line");
 }
 
-/* Lines. */
+/* ---- Lines --------------------------------------------------------------*/
 
 #define CHUNK ((size_t)1 << 18)
 
-/* Read the complete lines of `buffer`; `*used` is their size. */
+/* Read the complete lines of `buffer`. In the `last` buffer, the last line may
+ * lack its newline. `*used` is the size of what was read. */
 static int read_lines(struct decoder *d, const char *buffer, size_t len,
                       bool last, size_t *used)
 {

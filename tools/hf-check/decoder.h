@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Where a file is wrong, and how. */
+/* The first error in a file. */
 struct hf_check_fault {
     size_t line; /* from 1; 0 if the fault is not in one line */
     char text[160];

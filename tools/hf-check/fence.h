@@ -14,7 +14,7 @@
 
 #define HF_FENCE_NONCE_MAX 64
 
-/* Starts zeroed: no token accepted, value 0. */
+/* Zero it before use: it has accepted no token then, and its value is 0. */
 struct hf_fence {
     uint64_t token;
     char nonce[HF_FENCE_NONCE_MAX + 1];
@@ -23,7 +23,7 @@ struct hf_fence {
 
 /* Write `value` if `token` is larger than any accepted token, or equal to the
  * largest one and from the same `nonce` (a string of at most HF_FENCE_NONCE_MAX
- * bytes). Returns whether the write was accepted. */
+ * bytes). Returns true if the write is accepted. */
 bool hf_fence_write(struct hf_fence *fence, uint64_t token, const char *nonce,
                     uint64_t value);
 

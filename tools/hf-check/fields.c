@@ -42,10 +42,10 @@ int hf_fields_fail(struct hf_fields *f, const char *format, ...)
     va_list list;
 
     va_start(list, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it has just begun */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start() above */
     vsnprintf(f->fault->text, sizeof f->fault->text, format, list);
     va_end(list);
-    /* The text may quote the input, and may be printed on a terminal. */
+    /* The text may quote the input, so remove what could control a terminal. */
     for (char *c = f->fault->text; *c; c++) {
         if (*c < 0x20 || *c > 0x7e)
             *c = '?';
@@ -136,8 +136,8 @@ static int read_byte(struct hf_fields *f)
     return hf_fields_fail(f, "not UTF-8 of a character up to U+00FF");
 }
 
-/* Most strings have no escape: borrow such a string from the line. Return false
- * if read_byte() has to decode it. */
+/* Most strings have no escape: borrow such a string from the line. Returns
+ * false if read_byte() has to decode it. */
 static bool read_plain_string(struct hf_fields *f, struct hf_field *value)
 {
     const char *at = f->at;

@@ -65,8 +65,8 @@ struct hf_fields {
  * is. */
 int hf_fields_read(struct hf_fields *f, const char *at, const char *end);
 
-/* Check that all `wanted` fields are given, and none that is not `allowed`: sets
- * of HF_FIELD_BIT(). Returns 0, or -1 and the fault. */
+/* Check that all `wanted` fields are given, and no others except `allowed`
+ * ones. Both are sets of HF_FIELD_BIT(). Returns 0, or -1 and the fault. */
 int hf_fields_demand(struct hf_fields *f, unsigned wanted, unsigned allowed);
 
 bool hf_fields_given(const struct hf_fields *f, enum hf_field_name name);
@@ -75,7 +75,7 @@ bool hf_fields_given(const struct hf_fields *f, enum hf_field_name name);
 uint64_t hf_fields_number(const struct hf_fields *f, enum hf_field_name name,
                           uint64_t otherwise);
 
-/* Return whether a given field has this text. */
+/* Returns true if a field has this text. The field must be given. */
 bool hf_fields_is(const struct hf_fields *f, enum hf_field_name name,
                   const char *text);
 

@@ -27,7 +27,7 @@ static bool is_ended(const struct hf_op *op)
             op->kind == HF_OP_UPDATE);
 }
 
-/* Return whether `op` proves, by its nonce, that a token was granted. */
+/* Returns true if `op` proves, by its nonce, that a token was granted. */
 static bool proves_a_grant(const struct hf_op *op)
 {
     return hf_checker_result(op) == HF_OP_OK &&
@@ -48,7 +48,7 @@ static uint64_t death_of(const struct hf_checker *c, uint32_t client)
     return death ? death->time : HF_OP_NEVER;
 }
 
-/* The spans in which a grant is valid. */
+/* ---- Spans of validity --------------------------------------------------*/
 
 static int by_answer(const void *left, const void *right)
 {
@@ -104,7 +104,7 @@ static void add_renewal(struct hf_checker *c, const struct hf_op *op)
         (struct hf_check_renewal){op->answer, op->deadline};
 }
 
-/* One grant. */
+/* ---- One grant ----------------------------------------------------------*/
 
 static struct hf_check_grant new_grant(const struct hf_op *op, size_t lock,
                                        uint64_t token)
@@ -157,8 +157,8 @@ static void note_release(struct hf_checker *c, struct hf_check_grant *g,
     g->release = index;
 }
 
-/* Return the instant from which a successful lock or renewal lets its grant
- * expire. */
+/* Return the earliest instant at which the grant can expire, as far as this
+ * successful lock or renewal tells. */
 static uint64_t expiry_of(const struct hf_op *op)
 {
     uint64_t end = 0;
@@ -175,7 +175,7 @@ static uint64_t expiry_of(const struct hf_op *op)
 struct ends {
     uint64_t valid;  /* the grant is not valid after this */
     uint64_t expiry; /* the grant cannot expire before this */
-    uint64_t other;  /* no other cause can end it before this */
+    uint64_t other;  /* no other cause can end the grant before this */
 };
 
 static void note_op(struct hf_checker *c, struct hf_check_grant *g,
@@ -225,7 +225,7 @@ static void settle_end(struct hf_checker *c, struct hf_check_grant *g,
         g->end_invoke = c->h->ops[g->release].invoke;
         g->end_answer = c->h->ops[g->release].answer;
     } else if (hf_checker_result(&c->h->ops[g->lock]) != HF_OP_OK) {
-        g->end_invoke = 0; /* withdrawn, at any time */
+        g->end_invoke = 0; /* the lock may be withdrawn at any time */
     } else {
         g->end_invoke = least(ends->expiry, ends->other);
     }
@@ -256,7 +256,7 @@ static void add_grant(struct hf_checker *c, size_t lock, size_t at, size_t end)
     c->grants[c->grant_count++] = g;
 }
 
-/* All grants of a key. */
+/* ---- All grants of a key ------------------------------------------------*/
 
 static int by_nonce(const void *left, const void *right)
 {
@@ -267,8 +267,8 @@ static int by_nonce(const void *left, const void *right)
     return a->invoke < b->invoke ? -1 : a->invoke > b->invoke;
 }
 
-/* Return the first lock of unknown result with this nonce and no token, or
- * NULL. */
+/* Return the first lock of unknown result with this nonce whose token is not
+ * known yet, or NULL. */
 static struct hf_check_doubt *find_unknown_lock(struct hf_checker *c,
                                                 uint32_t nonce)
 {
@@ -371,7 +371,7 @@ void hf_grants_gather(struct hf_checker *c, size_t at, size_t end)
     }
 }
 
-/* Items. */
+/* ---- Items --------------------------------------------------------------*/
 
 static int compare_items(const void *left, const void *right)
 {
@@ -386,9 +386,10 @@ static int compare_items(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Return true if the checker needs `op`. A lock without a token is either busy,
- * which needs an explanation, or of unknown result, which may be one. Any other
- * operation without a token cannot be checked. */
+/* Returns true if the checker needs `op`. A lock without a token matters if it
+ * was busy, which needs an explanation, or if its result is unknown, so that it
+ * may be the explanation. Any other operation without a token cannot be
+ * checked. */
 static bool is_item(const struct hf_op *op)
 {
     return op->kind != HF_OP_WRITE && (op->token || op->kind == HF_OP_LOCK);

@@ -1,8 +1,8 @@
 /* history.h - a recorded history: operations and events of many clients.
  *
- * Events are client deaths, locks reported as lost, and notes by the nemesis (the
- * fault injector). format.md describes the file format; decoder.h and encoder.h
- * read and write it. check.h decides whether a history is correct. */
+ * Events are client deaths, locks reported as lost, and notes by the nemesis
+ * (the fault injector). format.md describes the file format; decoder.h and
+ * encoder.h read and write it. check.h decides whether a history is correct. */
 #ifndef HF_CHECK_TOOL_HISTORY_H
 #define HF_CHECK_TOOL_HISTORY_H
 
@@ -56,7 +56,7 @@ void hf_check_history_add_note(struct hf_check_history *h,
 struct hf_op_death *hf_check_history_deaths(const struct hf_check_history *h,
                                             size_t *count);
 
-/* Return the death of `client`, or NULL. */
+/* Return the death of `client`, or NULL if it did not die. */
 struct hf_op_death *hf_check_history_find_death(struct hf_op_death *deaths,
                                                 size_t count, uint32_t client);
 

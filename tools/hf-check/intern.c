@@ -13,10 +13,10 @@ struct hf_intern_entry {
     uint32_t hash;
 };
 
-/* An empty slot. String 0 is never in the table. */
+/* Marks an empty slot. Number 0, the empty string, is never in the table. */
 #define NO_STRING 0u
 
-/* FNV-1a. The strings are short and not hostile. */
+/* FNV-1a is enough, because no attacker chooses the strings. */
 static uint32_t hash_bytes(const char *bytes, size_t len)
 {
     uint32_t hash = 2166136261u;

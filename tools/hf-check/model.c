@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /* Place the lock, the operations that need it held, and its end as early as
- * possible, but not before `from`. Return true if they fit; otherwise report a
- * violation. */
+ * possible, but not before `from`. Returns false, and reports a violation, if
+ * they do not fit. */
 static bool place_grant(struct hf_checker *c, struct hf_check_grant *g,
                         const struct hf_check_grant *before, uint64_t from)
 {
@@ -78,7 +78,7 @@ static size_t gap_of(const struct hf_checker *c, const struct hf_op *busy)
     return low;
 }
 
-/* Return whether a token is free between the grants on both sides of a gap. */
+/* Returns true if a token is free between the grants on both sides of a gap. */
 static bool has_free_token(const struct hf_checker *c, size_t gap)
 {
     uint64_t below = gap ? c->grants[gap - 1].token : 0;

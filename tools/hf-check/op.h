@@ -42,7 +42,7 @@ enum hf_op_result {
 /* What a failure implies about the key. */
 enum hf_op_error {
     HF_OP_ERROR_NONE,
-    HF_OP_ERROR_BUSY,  /* HF_EBUSY: another client holds it */
+    HF_OP_ERROR_BUSY,  /* HF_EBUSY: another client holds the key */
     HF_OP_ERROR_ENDED, /* HF_EEXPIRED, HF_ENOTOWNER, HF_ENOTHELD */
     HF_OP_ERROR_OTHER  /* nothing: the operation had no effect */
 };
@@ -52,9 +52,9 @@ struct hf_op {
     uint64_t invoke;
     uint64_t answer;   /* "return" in a file */
     uint64_t token;    /* 0 if not given */
-    uint64_t deadline; /* end of the validity that it confirmed */
+    uint64_t deadline; /* end of the validity that the operation confirmed */
     uint64_t queued;   /* when the caller learned that it waits */
-    uint64_t lease;    /* how long the server keeps it at least; or 0 */
+    uint64_t lease;    /* minimum time that the server keeps the grant; or 0 */
     uint64_t value;    /* of a write */
     uint32_t client;
     uint32_t key, nonce, cell, error_name; /* interned strings */

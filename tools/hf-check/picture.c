@@ -107,7 +107,7 @@ void hf_picture_print_ms(char *text, size_t size, uint64_t origin,
     uint64_t span = time < origin ? origin - time : time - origin;
     uint64_t unit = 1;
 
-    /* Truncated, not rounded, as in the text report. */
+    /* Truncate instead of rounding, as the text report does. */
     for (int i = decimals; i < 6; i++)
         unit *= 10;
     span = span / unit * unit;
@@ -186,7 +186,7 @@ void hf_picture_list_notes(const struct hf_picture *p, double y)
     }
 }
 
-/* Axis, lanes, text. */
+/* ---- Axis, lanes and text -----------------------------------------------*/
 
 /* Return 1, 2 or 5 times a power of ten, so that there are six to fifteen
  * ticks. */

@@ -11,14 +11,14 @@
 #define PICTURE_LEFT 128.0 /* left edge of the plot, right of lane names */
 #define PICTURE_RIGHT 1172.0
 #define PICTURE_TITLE_TOP 34.0
-#define PICTURE_LANES_TOP 84.0 /* top of the first lane, under the title... */
-#define PICTURE_MARKS 44.0     /* ...and this much lower if there are marks */
+#define PICTURE_LANES_TOP 84.0 /* top of the first lane without marks */
+#define PICTURE_MARKS 44.0     /* height of the marks above the first lane */
 #define PICTURE_LANE 64.0
 #define PICTURE_BAR 22.0
 #define PICTURE_THIN 8.0
 #define PICTURE_FONT 13.0
 
-/* Distinguishable for the colour-blind and in greyscale. */
+/* These colours can be told apart by the colour-blind and in greyscale. */
 #define PICTURE_INK "#1f2933"
 #define PICTURE_FAINT "#7b8794"
 #define PICTURE_GRID "#e4e7eb"
@@ -37,9 +37,8 @@ struct hf_picture {
     uint64_t origin;      /* instant from which printed times count */
     uint64_t from, until; /* the window */
     size_t first, second; /* highlighted operations, or HF_CHECK_NO_OP */
-    bool
-        spans_stand_out; /* highlight the validity of these two, not their calls */
-    double top;          /* y of the first lane */
+    bool spans_stand_out; /* highlight their validity, not their calls */
+    double top;           /* y of the first lane */
     uint32_t lanes[HF_TIMELINE_LANES_MAX]; /* clients */
     size_t lane_count;
     bool lanes_left_out;
@@ -63,12 +62,12 @@ void hf_picture_text(const struct hf_picture *p, double x, double y,
 /* Return an upper estimate of the width, for any font. */
 double hf_picture_text_width(const char *text);
 
-/* Return the x of an instant, which may be outside of the plot; and clamp an x
- * to the plot. */
+/* Return the x of an instant, which may be outside of the plot. The second
+ * function clamps an x to the plot. */
 double hf_picture_x(const struct hf_picture *p, uint64_t time);
 double hf_picture_clamp(double x);
 
-/* Return whether any part of this span is inside the window. */
+/* Returns true if any part of this span is inside the window. */
 bool hf_picture_shows(const struct hf_picture *p, uint64_t from,
                       uint64_t until);
 
@@ -88,7 +87,8 @@ double hf_picture_bottom(const struct hf_picture *p);
 void hf_picture_print_ms(char *text, size_t size, uint64_t origin,
                          uint64_t time, int decimals);
 
-/* Everything around the lanes. Notes are numbered at the top and listed below. */
+/* Draw everything around the lanes. Notes are numbered above the lanes and
+ * listed below them. */
 void hf_picture_title(const struct hf_picture *p, const char *title,
                       uint32_t key, const char *what);
 void hf_picture_lanes(const struct hf_picture *p);

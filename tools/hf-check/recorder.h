@@ -1,8 +1,9 @@
 /* recorder.h - record a history while a program runs.
  *
  * Any thread may call at any time. The caller provides every instant, from one
- * clock: read before the call for an invocation, after it for a return. A call
- * here takes a mutex, a hash lookup and a copy, and one write(2) with a file.
+ * clock: read before the call for an invocation, after it for a return. Each
+ * call locks a mutex, makes a hash lookup and copies the data; with a file, it
+ * also makes one write(2).
  *
  * A history in memory can be checked directly. A file can be shared by several
  * processes: each line is appended by one write(2), and an operation is written
@@ -30,7 +31,7 @@
 struct hf_recorder {
     pthread_mutex_t mutex;
     struct hf_check_history history;
-    int file;  /* -1 without one */
+    int file;  /* -1 if there is no file */
     int error; /* errno of the first write that failed */
 };
 
@@ -53,10 +54,10 @@ struct hf_recorder_call {
 struct hf_recorder_answer {
     enum hf_op_result result;
     const char *error; /* "HF_EBUSY"; NULL if none */
-    const char *nonce; /* as above, if it is known only now */
+    const char *nonce; /* as in the call, if known only now */
     uint64_t token;    /* granted, or seen by a read; 0 if none */
-    uint64_t deadline; /* 0 if none: valid until it is released */
-    uint64_t lease;    /* as above, if it is known only now */
+    uint64_t deadline; /* 0: the lock is valid until it is released */
+    uint64_t lease;    /* as in the call, if known only now */
     uint64_t now;
 };
 
@@ -64,8 +65,8 @@ struct hf_recorder_answer {
 void hf_recorder_init(struct hf_recorder *r, bool fifo);
 void hf_recorder_fini(struct hf_recorder *r);
 
-/* Append to the file `path` as well from now on. It is created if necessary, and
- * gets a header if it is empty. Returns 0, or -1 with errno. */
+/* Append to the file `path` as well from now on. It is created if necessary,
+ * and gets a header if it is empty. Returns 0, or -1 with errno. */
 int hf_recorder_open(struct hf_recorder *r, const char *path);
 
 /* Begin an operation. Returns its handle for hf_recorder_queued() and
@@ -73,20 +74,21 @@ int hf_recorder_open(struct hf_recorder *r, const char *path);
 size_t hf_recorder_begin(struct hf_recorder *r,
                          const struct hf_recorder_call *call);
 
-/* The caller of a lock learned that it is queued. */
+/* Record that the caller of a lock learned that it is queued. */
 void hf_recorder_queued(struct hf_recorder *r, size_t op, uint64_t now);
 
-/* End an operation, once. An operation that does not end is unknown. Asserts
- * that the record is consistent: a granted lock has a token, the return is after
- * the invocation, ... */
+/* End an operation. Call this once for each operation. An operation that does
+ * not end is unknown. Asserts that the record is consistent: a granted lock has
+ * a token, the return is after the invocation, ... */
 void hf_recorder_end(struct hf_recorder *r, size_t op,
                      const struct hf_recorder_answer *answer);
 
-/* `client` was killed: `now` is just before the kill was sent. If it acts after
- * that, it counts as dead from its last act on. */
+/* Record that `client` was killed. `now` is just before the kill was sent. If
+ * the client acts after that, it counts as dead from its last act on. */
 void hf_recorder_death(struct hf_recorder *r, uint32_t client, uint64_t now);
 
-/* `client` was notified that its lock is lost, or found it invalid. */
+/* Record that `client` was notified that its lock is lost, or found that it is
+ * not valid. */
 void hf_recorder_lost(struct hf_recorder *r, uint32_t client, const void *key,
                       size_t key_len, uint64_t token, uint64_t now);
 
@@ -100,7 +102,7 @@ const struct hf_check_history *hf_recorder_history(const struct hf_recorder *r);
 /* Write the recorded history. Returns 0, or -1 with errno. */
 int hf_recorder_write(struct hf_recorder *r, FILE *out);
 
-/* Return 0, or the errno of the first failed append: the file is then not a
+/* Returns 0, or the errno of the first failed append: the file is then not a
  * complete history. */
 int hf_recorder_error(struct hf_recorder *r);
 

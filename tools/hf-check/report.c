@@ -286,7 +286,7 @@ void hf_report_text(const struct hf_check_history *h,
         fprintf(out, "%s: no violation\n", name);
 }
 
-/* JSON. */
+/* ---- JSON ---------------------------------------------------------------*/
 
 static void json_text(const char *text, FILE *out)
 {

@@ -9,8 +9,8 @@
 /* Return the first instant of the history; reports are relative to it. */
 uint64_t hf_report_origin(const struct hf_check_history *h);
 
-/* Print a summary, then each violation: the promise, the key, the two operations
- * that prove it and the events around them. */
+/* Print a summary, then each violation: the promise, the key, the two
+ * operations that prove it and the events around them. */
 void hf_report_text(const struct hf_check_history *h,
                     const struct hf_check_report *report, const char *name,
                     FILE *out);

@@ -14,7 +14,7 @@ enum action {
     GRANT_UNSEEN, /* a lock of unknown result, with the next token */
     GRANT_KNOWN,  /* a lock of unknown result, with its known token */
     BUSY,
-    END,   /* unlock or force: holder is the grant, then nobody */
+    END,   /* the grant of the holder ends: by unlock, force, expiry or death */
     HOLDS, /* renew, update, read */
     ENDED
 };
@@ -27,7 +27,7 @@ struct step {
     uint64_t token;
     uint32_t nonce;
     bool any_nonce;
-    size_t lock; /* for grants: at most one step per lock */
+    size_t lock; /* for grants: only one step of a lock may take effect */
     bool optional;
 };
 
@@ -36,8 +36,8 @@ struct state {
     uint64_t top;
     uint64_t token; /* of the holder; 0 for nobody */
     uint32_t nonce;
-    bool may_withdraw; /* the holder is a lock of unknown result... */
-    bool unseen;       /* ...and no operation names its token */
+    bool may_withdraw; /* the result of the holder's lock is unknown */
+    bool unseen;       /* no operation names the holder's token */
 };
 
 struct search {
@@ -46,14 +46,14 @@ struct search {
     struct step steps[STEPS_MAX];
     size_t step_count;
     bool too_large;
-    /* A hash table whose size is a power of two. `used` marks the slots that
-     * are in use. */
+    /* The states that were visited: a hash table whose size is a power of two.
+     * `used` marks the slots that are in use. */
     struct state *seen;
     bool *used;
     size_t seen_count, seen_room;
 };
 
-/* From operations to steps. */
+/* ---- From operations to steps -------------------------------------------*/
 
 static void add_step(struct search *s, struct step step)
 {
@@ -88,8 +88,8 @@ static bool is_on_key(const struct search *s, const struct hf_op *op)
     return op->key == s->key && op->kind != HF_OP_WRITE;
 }
 
-/* Return whether an operation proves that `token` was granted, to `nonce` unless
- * `any_nonce`. */
+/* Returns true if an operation proves that `token` was granted, to `nonce`
+ * unless `any_nonce`. */
 static bool is_grant_shown(const struct search *s, uint64_t token,
                            uint32_t nonce, bool any_nonce)
 {
@@ -243,7 +243,7 @@ static void add_steps(struct search *s)
     }
 }
 
-/* The model. */
+/* ---- The model ----------------------------------------------------------*/
 
 static bool is_holder(const struct state *state, const struct step *step)
 {
@@ -271,7 +271,7 @@ static void release_key(struct state *state)
     state->unseen = false;
 }
 
-/* Apply `step`. Return false if the model does not allow it. */
+/* Apply `step`. Returns false if the model does not allow it. */
 static bool apply_step(struct state *state, const struct step *step)
 {
     switch (step->action) {
@@ -279,7 +279,7 @@ static bool apply_step(struct state *state, const struct step *step)
     case GRANT_KNOWN:
         return grant_key(state, step, step->token);
     case GRANT_UNSEEN:
-        /* Past the largest token this is 0, which grant_key() refuses. */
+        /* After the largest token, top + 1 is 0, which grant_key() refuses. */
         return grant_key(state, step, state->top + 1);
     case BUSY:
         return state->token != 0;
@@ -296,7 +296,7 @@ static bool apply_step(struct state *state, const struct step *step)
     return false;
 }
 
-/* The search. */
+/* ---- The search ---------------------------------------------------------*/
 
 static uint64_t state_hash(const struct state *state)
 {
@@ -342,7 +342,7 @@ static void grow_states(struct search *s)
     free(old.used);
 }
 
-/* Add a state to the cache. Returns whether it was new. */
+/* Add a state to the cache. Returns false if it was visited before. */
 static bool remember_state(struct search *s, const struct state *state)
 {
     if (s->seen_count * 2 >= s->seen_room)
@@ -363,7 +363,8 @@ static bool has_step(const struct state *state, size_t step)
 }
 
 /* Return the earliest return of a step that must still take effect: a step that
- * is invoked later cannot be next. HF_OP_NEVER if only optional steps remain. */
+ * is invoked later cannot be next. HF_OP_NEVER if only optional steps
+ * remain. */
 static uint64_t earliest_return(const struct search *s,
                                 const struct state *state)
 {
@@ -397,8 +398,9 @@ static uint64_t alternatives_of(const struct search *s, size_t step)
     return bits;
 }
 
-/* Try all orders of the remaining steps. The depth is bounded: each call
- * applies a step or withdraws a grant, and each withdrawal follows a grant. */
+/* Try all orders of the remaining steps. Returns true if the model allows one
+ * of them. The depth is bounded: each call applies a step or withdraws a grant,
+ * and each withdrawal follows a grant. */
 static bool search_orders(struct search *s, const struct state *state)
 {
     uint64_t limit = earliest_return(s, state);

@@ -20,16 +20,16 @@ struct slot {
 };
 
 struct caller {
-    uint32_t number; /* changes after each death */
-    bool calls;      /* `op` is under way... */
-    bool applied;    /* ...and has taken effect; its answer is on the way */
+    uint32_t number; /* the client number; a new one after each death */
+    bool calls;      /* `op` has begun and not ended */
+    bool applied;    /* `op` has taken effect, and its answer is on the way */
     size_t op;
-    uint64_t token; /* of the grant it believes it holds; 0 for none */
+    uint64_t token; /* of the grant that the client thinks it holds; 0: none */
     uint32_t nonce;
     uint32_t slot;
 };
 
-/* Abandoned calls that may still take effect. */
+/* The largest number of abandoned calls that may still take effect. */
 #define LATE_MAX 8
 
 struct world {
@@ -77,7 +77,7 @@ static uint32_t find_slot(const struct world *w, const struct hf_op *op)
     return slot;
 }
 
-/* The service. */
+/* ---- The service --------------------------------------------------------*/
 
 static void release_slot(struct slot *slot)
 {
@@ -121,7 +121,7 @@ static void set_lease(struct world *w, struct hf_op *op, struct slot *slot)
         slot->may_end = end;
 }
 
-/* Apply a lock. Return false if it keeps waiting. */
+/* Apply a lock. Returns false if the lock keeps waiting. */
 static bool apply_lock(struct world *w, struct hf_op *op, struct slot *slot)
 {
     maybe_expire(w, slot);
@@ -195,7 +195,7 @@ static bool apply_op(struct world *w, size_t index)
     return true;
 }
 
-/* The clients. */
+/* ---- The clients --------------------------------------------------------*/
 
 static uint32_t new_nonce(struct world *w)
 {
@@ -265,8 +265,8 @@ static void make_unknown(struct world *w, size_t index)
         op->token = 0;
 }
 
-/* Lose the answer. If it was a grant, the service may end it at any time, and
- * the caller may find it again by its nonce. */
+/* Lose the answer. If it was a grant, the service may end the grant at any
+ * time, and the caller may use the grant nevertheless. */
 static void lose_answer(struct world *w, struct caller *caller, bool dead)
 {
     struct hf_op *op = op_by_index(w, caller->op);

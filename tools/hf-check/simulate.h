@@ -16,7 +16,7 @@ struct hf_simulate_opts {
     uint32_t keys;
     uint64_t lease_max; /* in units; the shortest is 1 */
     uint64_t unit_ns;
-    unsigned trouble; /* per thousand: answers lost, clients killed */
+    unsigned trouble; /* chance of lost answers and kills, per thousand */
 };
 
 #define HF_SIMULATE_CLIENTS_MAX 1024

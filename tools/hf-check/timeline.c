@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The window and the lanes. */
+/* ---- The window and the lanes -------------------------------------------*/
 
 static struct hf_check_span join_spans(struct hf_check_span a,
                                        struct hf_check_span b)
@@ -28,7 +28,7 @@ static uint64_t subtract_time(uint64_t time, uint64_t span)
     return time < span ? 0 : time - span;
 }
 
-/* Add a margin of a sixth on both sides. */
+/* Show `seen`, with a margin of a sixth on both sides. */
 static void set_window(struct hf_picture *p, struct hf_check_span seen)
 {
     uint64_t margin = (seen.until - seen.from) / 6 + 1000;
@@ -96,7 +96,7 @@ static void choose_lanes(struct hf_picture *p)
     qsort(p->lanes, p->lane_count, sizeof *p->lanes, compare_clients);
 }
 
-/* Bars. */
+/* ---- Bars ---------------------------------------------------------------*/
 
 static void draw_bar(const struct hf_picture *p, double y, double height,
                      struct hf_check_span span, const char *style)
@@ -134,7 +134,7 @@ static bool is_highlighted(const struct hf_picture *p, size_t op)
     return op == p->first || op == p->second;
 }
 
-/* Return true if the labels of the highlighted operations do not fit side by
+/* Returns true if the labels of the highlighted operations do not fit side by
  * side. */
 static bool is_label_crowded(const struct hf_picture *p)
 {
@@ -265,7 +265,7 @@ static void draw_bars(const struct hf_picture *p)
     }
 }
 
-/* Marks. */
+/* ---- Marks --------------------------------------------------------------*/
 
 static void draw_deaths(const struct hf_picture *p)
 {

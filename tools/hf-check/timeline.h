@@ -18,8 +18,8 @@
 int hf_timeline_draw_violation(const struct hf_check_history *h,
                                const struct hf_check_violation *v, FILE *out);
 
-/* Draw all operations on `key`, an interned string of `h`. Returns 0, or -1 with
- * errno. */
+/* Draw all operations on `key`, an interned string of `h`. Returns 0, or -1
+ * with errno. */
 int hf_timeline_draw_key(const struct hf_check_history *h, uint32_t key,
                          FILE *out);
 

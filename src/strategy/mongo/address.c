@@ -173,9 +173,9 @@ static enum hf_err check_topology(struct hf_mongo_address *address,
 }
 
 /* Turn off retries, because a retry by libmongoc could reach another server
- * than the one whose clock the command names. Read from the primary. That
- * applies to the change stream as well, because waiters depend on it even if
- * there is no secondary. */
+ * than the one whose clock the command names. Read from the primary, even the
+ * change stream: waiters depend on the stream, and there may be no
+ * secondary. */
 static void set_fixed_options(mongoc_uri_t *uri)
 {
     mongoc_write_concern_t *writes = mongoc_write_concern_new();

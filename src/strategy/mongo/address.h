@@ -28,8 +28,8 @@ struct hf_mongo_address {
     bool direct;     /* directConnection: one member, no failover */
 };
 
-/* Check `url` and fill `address`. HF_EINVAL or HF_EUNSUPPORTED, with a text
- * that names the offending part of the URL; HF_ENOMEM. */
+/* Check `url` and fill `address`. Can fail with HF_ENOMEM, or with HF_EINVAL or
+ * HF_EUNSUPPORTED and a text that names the offending part of the URL. */
 enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
                                   struct hf_url *url, struct hf_error *error);
 void hf_mongo_address_fini(struct hf_mongo_address *address);

@@ -14,12 +14,12 @@ struct hf_mongo_change {
     char *events;  /* allocated together with this struct */
 };
 
-/* Create a change, which the caller frees with free(). Return NULL if out of
+/* Create a change, which the caller frees with free(). Returns NULL if out of
  * memory. */
 struct hf_mongo_change *hf_mongo_change_new(uint64_t time, const char *key,
                                             const char *events);
 
-/* Decode a document of the stream. Return NULL if it has no events, or if out
+/* Decode a document of the stream. Returns NULL if it has no events, or if out
  * of memory. */
 struct hf_mongo_change *hf_mongo_change_read(const bson_t *document);
 

@@ -17,7 +17,7 @@
  * HF_MONGO_ESCAPED_SIZE(size) characters. Return the length without the NUL. */
 size_t hf_mongo_escape(char *text, const void *bytes, size_t size);
 
-/* Escape `size` bytes into new memory, which the caller frees. Return NULL if
+/* Escape `size` bytes into new memory, which the caller frees. Returns NULL if
  * out of memory. */
 char *hf_mongo_escape_new(const void *bytes, size_t size);
 

@@ -24,10 +24,10 @@ struct hf_mongo_event_line {
     char owner[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
 };
 
-/* Read the line after the next newline, and advance `cursor` into it. Return
- * false if there is no such line. Malformed input is not reported: a number that
- * cannot be parsed is 0 (an unknown kind), and claims are read up to the first
- * malformed one. */
+/* Read the line after the next newline, and advance `cursor` into it. Returns
+ * false if there is no such line. Malformed input is not reported: a number
+ * that cannot be parsed is 0 (an unknown kind), and claims are read up to the
+ * first malformed one. */
 bool hf_mongo_event_line_read(const char **cursor,
                               struct hf_mongo_event_line *line);
 

@@ -65,7 +65,7 @@ static void build_update(bson_t *command, const bson_t *update,
 }
 
 /* Execute the pipeline, and repeat it after a conflict, up to `attempts` times.
- * Return false if every attempt met a conflict. */
+ * Returns false if every attempt met a conflict. */
 static bool run_script(const struct hf_mongo_op *op,
                        enum hf_mongo_script script, unsigned attempts,
                        mongoc_client_t *client,
@@ -94,9 +94,10 @@ static bool run_script(const struct hf_mongo_op *op,
 
 /* ---- The fast path ------------------------------------------------------*/
 
-/* Try to take a free key. Return false if nothing was done, because the key is
- * not free or the document is corrupt. Then lock.json decides: if the lease has
- * expired, it does not matter what the document contains. */
+/* Try to take a free key. Returns false if nothing was done, because the key is
+ * not free, another client is just taking it, or the document is corrupt. Then
+ * lock.json decides: if the lease has expired, it does not matter what the
+ * document contains. */
 static bool lock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                       const struct hf_mongo_context *context,
                       const mongoc_server_description_t *server,
@@ -122,9 +123,9 @@ static void build_unlock_fast(bson_t *command, const struct hf_mongo_op *op,
 }
 
 /* Try to release the lock with an update, which is enough because UNLOCK needs
- * no document in its reply. Return false if the update changed nothing; then
- * unlock.json decides. If the update was executed nevertheless, unlock.json
- * finds that in `ended`. */
+ * no document in its reply. Returns false if the update changed nothing; then
+ * unlock.json decides. If an earlier copy of the UNLOCK was executed,
+ * unlock.json finds that in `ended`. */
 static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
                         const mongoc_server_description_t *server,
@@ -171,11 +172,12 @@ static bool needs_left(const struct hf_mongo_op *op,
     return op->script == HF_MONGO_EXPIRE && !reply->err && reply->held;
 }
 
-/* Return true if the server must prove that it is the primary. If the command
+/* Returns true if the server must prove that it is the primary. If the command
  * wrote something, a majority has confirmed it, which is proof enough. If it
  * wrote nothing, the reply may come from a server that has been replaced and
  * does not know of later releases. A position in the queue needs no proof,
- * because no caller acts on it. */
+ * because no caller acts on it. Neither does EXPIRE, because its reply only
+ * schedules the next check. */
 static bool needs_proof(const struct hf_mongo_op *op,
                         const struct hf_mongo_reply *reply,
                         const struct hf_mongo_context *context)
@@ -185,8 +187,8 @@ static bool needs_proof(const struct hf_mongo_op *op,
     return !reply->err && !reply->fresh && reply->position < 0;
 }
 
-/* Replace the reply by an error if the proof fails. The error is not in doubt,
- * because nothing was done, unless the reply reports that an earlier copy of
+/* Replace the reply by an error if the proof fails. Nothing was done, so the
+ * error is not HF_EINDOUBT, unless the reply reports that an earlier copy of
  * the command was executed. */
 static void prove_reply(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
@@ -274,8 +276,8 @@ static void match_queue(bson_t *query)
 
 /* Match documents whose `delete_at` has passed by the server's clock, and whose
  * fields have the types that the pipelines write. The types matter because
- * expire.json would fail on another type, and that would stop the update of all
- * documents. expire.json itself checks whether the lease is due. */
+ * expire.json fails on other types, and one failure would stop the update of
+ * all documents. expire.json itself checks whether the lease is due. */
 static void match_abandoned(bson_t *update)
 {
     bson_t *due =

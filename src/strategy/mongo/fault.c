@@ -30,8 +30,9 @@ enum {
     NOT_PRIMARY_OR_SECONDARY = 13436,
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
-    FIRST_LOCATION =
-        15000, /* from here on, each code names one assertion in the sources */
+    /* From here on, each code names one assertion in the sources, such as one
+     * about the types of operands in a pipeline. */
+    FIRST_LOCATION = 15000,
 };
 
 /* Return HF_EINDOUBT for unknown codes, and for commands that were interrupted

@@ -8,7 +8,7 @@
 
 #define OPEN_MS 10000     /* how long hf_open() waits */
 #define HANDSHAKE_MS 8000 /* how long failed attempts are repeated */
-#define WIRE_MIN 17       /* MongoDB 6.0: $tsIncrement, let */
+#define WIRE_MIN 17       /* MongoDB 6.0; pipelines need $tsIncrement */
 #define INDEX_MS 10000    /* maxTimeMS of createIndexes */
 
 struct handshake {
@@ -85,8 +85,8 @@ static void try_handshake(struct handshake *handshake, mongoc_client_t *client,
     mongoc_server_description_destroy(server);
 }
 
-/* Whether any server has answered. If so, a primary may be elected soon, and
- * the handshake is worth repeating. */
+/* Returns true if any server has answered. Then a primary may be elected soon,
+ * and the handshake is worth repeating. */
 static bool has_server_answered(const struct handshake *handshake,
                                 mongoc_client_t *client)
 {

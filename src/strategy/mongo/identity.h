@@ -17,7 +17,8 @@ struct hf_mongo_identity {
     unsigned contended; /* LOCKs that are to skip the fast path */
 };
 
-/* HF_ENOMEM; HF_ESYSTEM: the kernel has no random bytes for the client id. */
+/* Can fail with HF_ENOMEM, and with HF_ESYSTEM if the kernel has no random
+ * bytes for the client id. */
 enum hf_err hf_mongo_identity_init(struct hf_mongo_identity *identity,
                                    struct hf_host *host);
 void hf_mongo_identity_fini(struct hf_mongo_identity *identity);

@@ -30,7 +30,7 @@ struct threads {
 };
 static void *_Atomic threads_page;
 
-/* Lock the mutex. Return NULL, with nothing locked, if out of memory. */
+/* Lock the mutex. Returns NULL, with nothing locked, if out of memory. */
 static struct threads *lock_threads(void)
 {
     struct threads *threads =
@@ -124,9 +124,9 @@ static void log_nothing(mongoc_log_level_t level, const char *domain,
     (void)arg;
 }
 
-/* Remove the name of the shared memory; the memory stays mapped. Otherwise only
- * the destructor of libmongoc would remove it, and a killed process never runs
- * that destructor. */
+/* Remove the name of the shared memory, which libmongoc created when it was
+ * loaded; the memory stays mapped. Otherwise only the destructor of libmongoc
+ * would remove the name, and a killed process never runs that destructor. */
 static void unlink_counters(void)
 {
     char name[32];

@@ -21,7 +21,7 @@
 void hf_mongo_library_init(void);
 
 /* Start a thread that may outlive its client. At exit the process waits up to a
- * second for it. Return false if the thread could not be started. */
+ * second for it. Returns false if the thread could not be started. */
 bool hf_mongo_library_start_thread(void *(*run)(void *), void *arg);
 
 #endif

@@ -22,7 +22,8 @@ void hf_mongo_call_free(struct hf_mongo_call *call)
 }
 
 /* Answer the request of a call that a worker still executes. The call itself
- * stays until its reply arrives, which resolves the doubt. */
+ * stays until its reply arrives; the reply shows whether a LOCK was
+ * executed. */
 static void abandon_call(struct hf_mongo_call *call,
                          enum hf_mongo_progress progress)
 {
@@ -55,8 +56,8 @@ static void on_job_lost(struct hf_mongo_job *job)
         abandon_call(call, hf_mongo_workers_cancel(call->mongo->workers, job));
 }
 
-/* Free the call of a strategy that was closed. The call must not touch the
- * strategy's lists any more, so unlink it first. */
+/* Free the call of a strategy that was closed. `mongo` may be freed already, so
+ * hf_mongo_call_free() must not touch it. */
 static void drop_call_job(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
@@ -474,10 +475,10 @@ static void mongo_describe(const void *self, hf_fact_fn *each, void *arg)
          arg);
 }
 
-/* With MongoDB's defaults, a primary that hangs is replaced after 21 s: 10 s
- * until the election, and 10 s in which the new primary waits for the newest
- * write of the old one. A lease of 30 s outlasts that if at least 25 s of it
- * are left, so leases are renewed after a sixth. */
+/* With MongoDB's defaults, a primary that hangs is replaced after about 21 s:
+ * 10 s until the election, and then 10 s in which the new primary waits for the
+ * newest write of the old one. A lease of 30 s outlasts that if at least 25 s
+ * of it are left, so leases are renewed after a sixth. */
 #define RENEW_PART 6
 
 #define STRATEGY(name)                                                         \

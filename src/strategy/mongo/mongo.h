@@ -1,12 +1,13 @@
 /* mongo.h - the strategies mongodb:// and mongodb+srv://.
  *
- * Each key is one document of a collection. Each command is one atomic
- * pipeline, which the primary executes and times by its own clock (the .json
- * files). Calls of libmongoc block, so worker threads make them. The first
+ * Each key is one document of a collection. Each command is one atomic pipeline
+ * (a .json file), which the primary executes. Leases are timed by the clock of
+ * the primary. Calls of libmongoc block, so worker threads make them. The first
  * wait or watch starts one more thread, which reads a change stream.
  *
- * This header is private to mongo.c, watch.c, waiters.c, expiry.c and sweep.c.
- * Everything here runs in the client's context. */
+ * This header is private to mongo.c, watch.c, waiters.c, expiry.c and sweep.c,
+ * and to module.c, which exports the strategies. Everything here runs in the
+ * client's context. */
 #ifndef HF_STRATEGY_MONGO_MONGO_H
 #define HF_STRATEGY_MONGO_MONGO_H
 
@@ -27,7 +28,7 @@ extern const struct hf_strategy hf_strategy_mongodb_srv;
 struct hf_mongo_call {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
-    struct hf_request *request; /* NULL: given up, or no request */
+    struct hf_request *request; /* NULL: given up, or the strategy's own call */
     struct hf_dlist open;       /* in hf_mongo.calls */
     hf_time sent;
     bool is_expiry_check;                         /* counted in expiry_checks */
@@ -52,7 +53,7 @@ struct hf_mongo {
 
     /* watch.c */
     struct hf_mongo_stream *stream; /* NULL: the server is standalone */
-    uint64_t reported_until;        /* grants up to this time were pushed */
+    uint64_t reported_until; /* cluster time of the newest dispatched change */
     struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
     unsigned grant_count;
     struct hf_watches watches;
@@ -77,7 +78,7 @@ struct hf_mongo {
 
 /* ---- mongo.c ------------------------------------------------------------*/
 
-/* Create a call without sending it. Return NULL if out of memory. */
+/* Create a call without sending it. Returns NULL if out of memory. */
 struct hf_mongo_call *hf_mongo_call_new(
     struct hf_mongo *mongo, struct hf_request *request,
     void (*on_reply)(struct hf_mongo_call *call));
@@ -104,16 +105,17 @@ void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request);
 void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number);
 
 /* Make the change stream deliver the grant of a waiter. `time` is the time of
- * the reply that reported the claim as queued. Return false if the stream is not
- * live; then the grant might not be pushed. */
+ * the reply that reported the claim as queued. Returns false if the stream is
+ * not live; then the grant might not be pushed. */
 bool hf_mongo_watch_grants(struct hf_mongo *mongo, uint64_t time);
 
 /* Let the stream end after a while if this client has neither waiters nor
  * watches any more. */
 void hf_mongo_watch_release_stream(struct hf_mongo *mongo);
 
-/* Whether the stream has already reported the grant of this nonce. The grant
- * may overtake the reply that reports the claim's position. */
+/* Returns true if the grant of this nonce is among the last ones that the
+ * stream reported. A grant may overtake the reply that reports the position of
+ * its claim. */
 bool hf_mongo_watch_was_granted(const struct hf_mongo *mongo,
                                 const struct hf_nonce *nonce);
 
@@ -122,7 +124,7 @@ void hf_mongo_watch_set_tick(struct hf_mongo *mongo);
 
 /* ---- waiters.c ----------------------------------------------------------*/
 
-/* Record a claim of this client that is in a queue. Return false if out of
+/* Record a claim of this client that is in a queue. Returns false if out of
  * memory. */
 bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce);
 void hf_mongo_waiters_remove(struct hf_mongo *mongo,
@@ -131,7 +133,7 @@ bool hf_mongo_waiters_has(const struct hf_mongo *mongo,
                           const struct hf_nonce *nonce);
 
 /* Let one waiter repeat its LOCK after `span_ms`, or let all of them repeat it
- * now. Nonces that do not wait are ignored. Call hf_mongo_watch_set_tick()
+ * now. Nonces without a waiter are ignored. Call hf_mongo_watch_set_tick()
  * afterwards. */
 void hf_mongo_waiters_retry(struct hf_mongo *mongo,
                             const struct hf_nonce *nonce, uint32_t span_ms);
@@ -154,8 +156,8 @@ void hf_mongo_expiry_remove(struct hf_mongo *mongo, struct hf_key key);
 /* Send checks for the leases that are due. */
 void hf_mongo_expiry_check(struct hf_mongo *mongo);
 
-/* When the next check is due. HF_NEVER if no check is scheduled, or too many
- * are in flight. */
+/* When the next check is due. HF_NEVER if no check is scheduled, or if too many
+ * checks are in flight. */
 hf_time hf_mongo_expiry_next(const struct hf_mongo *mongo);
 
 enum hf_err hf_mongo_expiry_open(struct hf_mongo *mongo);

@@ -92,7 +92,8 @@ static enum hf_err init_op(struct hf_mongo_op *op,
                            struct hf_key key, const char *nonce,
                            uint64_t sequence)
 {
-    char call[HF_MONGO_COMMAND_SIZE + 1]; /* equal in all copies */
+    /* The name of the request, which is the same in all its copies. */
+    char call[HF_MONGO_COMMAND_SIZE + 1];
 
     op->key = hf_mongo_escape_new(key.data, key.size);
     if (!op->key)
@@ -114,7 +115,7 @@ static enum hf_err init_op(struct hf_mongo_op *op,
 static bool can_use_fast_path(struct hf_mongo_identity *identity,
                               const struct hf_command *command, bool in_doubt)
 {
-    if (in_doubt) /* an earlier copy may have been executed */
+    if (in_doubt) /* an earlier copy of the LOCK may have been executed */
         return false;
     if (command->kind == HF_COMMAND_UNLOCK)
         return true;

@@ -21,15 +21,17 @@ struct hf_mongo_op {
     bool upsert;    /* insert a document if there is none */
     bool fast_path; /* try lock_fast.json or unlock_fast.json first */
     bool may_queue; /* LOCK: join the queue if the key is held */
-    bool waits;     /* LOCK: an earlier reply reported it in the queue */
+    bool waits;     /* LOCK: an earlier reply reported the claim as queued */
     char command[HF_MONGO_COMMAND_SIZE + 1]; /* name of the command */
     char *key;                               /* escaped */
     bson_t variables;
 };
 
 struct hf_mongo_reply {
-    enum hf_err err; /* the fields below `time` count only with HF_OK */
-    bool reached;    /* a server was selected, even if the command failed */
+    /* After an error, no member below `time` is valid, except `exists` and
+     * `contended`. */
+    enum hf_err err;
+    bool reached; /* a server was selected, even if the command failed */
     char cause[HF_MONGO_CAUSE_SIZE];
     uint64_t time; /* see hf_mongo_reply_time_of(); 0: unknown */
 
@@ -39,7 +41,7 @@ struct hf_mongo_reply {
     bool canceled;   /* the nonce is in `canceled` */
     bool fresh;      /* this copy of the command changed the document */
     bool contended;  /* the fast path of LOCK failed */
-    bool updated;    /* UPDATE: this request was the client's last update */
+    bool updated;    /* UPDATE: applied, and no later update of the client */
     bool superseded; /* UPDATE: a later update of the client was applied */
     uint64_t token;
     uint32_t renewals;
@@ -50,7 +52,7 @@ struct hf_mongo_reply {
     /* The grant that ended last. */
     uint64_t ended_token;
     enum hf_event_kind end_reason;
-    bool ended_mine; /* a copy of this request ended it */
+    bool ended_mine; /* a copy of this request ended that grant */
 };
 
 /* ---- op.c ---------------------------------------------------------------*/
@@ -60,24 +62,25 @@ struct hf_mongo_reply {
  *   in_doubt   a copy of the nonce's LOCK may still reach a server
  *   waits      LOCK: the claim is in the queue already
  *
- * HF_ENOMEM. */
+ * Can fail with HF_ENOMEM. */
 enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
                              struct hf_mongo_identity *identity,
                              const struct hf_command *command, bool in_doubt,
                              bool waits);
 
-/* Build an op that ends the lease of `key` if it is due. HF_ENOMEM. */
+/* Build an op that ends the lease of `key` if it is due. Can fail with
+ * HF_ENOMEM. */
 enum hf_err hf_mongo_op_init_expire(struct hf_mongo_op *op,
                                     struct hf_mongo_identity *identity,
                                     struct hf_key key);
 
-/* Build an op for hf_mongo_execute_sweep(). HF_ENOMEM. */
+/* Build an op for hf_mongo_execute_sweep(). Can fail with HF_ENOMEM. */
 enum hf_err hf_mongo_op_init_sweep(struct hf_mongo_op *op,
                                    struct hf_mongo_identity *identity);
 
 void hf_mongo_op_fini(struct hf_mongo_op *op);
 
-/* Read the nonce of the op. Return false if it has none. */
+/* Read the nonce of the op. Returns false if it has none. */
 bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce);
 
 /* ---- execute.c ----------------------------------------------------------*/
@@ -111,8 +114,8 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
                             struct hf_mongo_reply *reply);
 
 /* Read the position of a waiter, which is cheaper than repeating its LOCK.
- * Return false, with `reply` unchanged, if the LOCK has to be executed. Blocks;
- * for worker threads. */
+ * Returns false, with `reply` unchanged, if the LOCK has to be executed.
+ * Blocks; for worker threads. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
@@ -125,14 +128,15 @@ bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
 void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
                          struct hf_mongo_reply *reply);
 
-/* Decode the reply to the update of unlock_fast.json. Return false if the
+/* Decode the reply to the update of unlock_fast.json. Returns false if the
  * update changed nothing. */
 bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
                                      const struct hf_mongo_op *op,
                                      struct hf_mongo_reply *reply);
 
-/* Whether an update matched one document. Check this even after a success,
- * because libmongoc reports success even if the update itself failed. */
+/* Returns true if an update matched one document. Check this after every
+ * update, because libmongoc reports success even if the update itself
+ * failed. */
 bool hf_mongo_reply_matched_one(const bson_t *reply);
 
 /* Convert the reply into the answer to `command`. `sent` is when the command
@@ -141,17 +145,17 @@ void hf_mongo_reply_to_answer(const struct hf_command *command,
                               const struct hf_mongo_reply *reply, hf_time sent,
                               struct hf_answer *answer);
 
-/* A cluster time as one number, with room for the indexes of 256 events: the
- * events of a change at `time` have the indexes `time`, `time` + 1, ..., and
+/* Pack a cluster time into one number whose low byte is 0. The events of a
+ * change at `time` have the indexes `time`, `time` + 1, ...;
  * HF_MONGO_INDEX(time) is the largest. */
 #define HF_MONGO_EVENTS_MAX 256
 #define HF_MONGO_INDEX(time) ((time) | (HF_MONGO_EVENTS_MAX - 1))
 uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment);
 
-/* The `operationTime` of a reply; 0 if it has none. */
+/* The `operationTime` of a reply, packed in this way; 0 if it has none. */
 uint64_t hf_mongo_reply_time(const bson_t *reply);
 
-/* Decode a token. Return 0 if it is not a positive long. */
+/* Decode a token. Returns 0 if it is not a positive long. */
 uint64_t hf_mongo_reply_token(const bson_iter_t *iter);
 
 /* ---- fault.c ------------------------------------------------------------*/
@@ -162,8 +166,9 @@ uint64_t hf_mongo_reply_token(const bson_iter_t *iter);
 void hf_mongo_fault_set(struct hf_mongo_reply *reply,
                         const bson_error_t *fault);
 
-/* Whether the server refused a command because another command inserted or
- * wrote the same document. Then nothing was done, and a retry may succeed. */
+/* Returns true if the server refused a command because another command inserted
+ * or wrote the same document. Then nothing was done, and a retry may
+ * succeed. */
 bool hf_mongo_fault_is_conflict(const bson_error_t *fault);
 
 /* ---- server.c -----------------------------------------------------------*/
@@ -171,13 +176,14 @@ bool hf_mongo_fault_is_conflict(const bson_error_t *fault);
 #define HF_MONGO_CLOCK_SIZE 25 /* the id of a server process, and a NUL */
 
 /* Select the primary, and return a description of the connection to it, which
- * the caller destroys. Return NULL, with the cause in `reply`, if there is no
- * primary. Blocks. */
+ * the caller destroys. Returns NULL, with error and cause in `reply`, if there
+ * is no primary or if nothing may be sent to it. Blocks. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 
-/* Execute a write that a majority has to confirm. The caller destroys `reply`,
- * even on failure. Blocks. */
+/* Execute a write that a majority has to confirm. Returns false, with the cause
+ * in `fault`, if that failed. The caller destroys `reply` in any case.
+ * Blocks. */
 bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
                            const struct hf_mongo_context *context,
                            const mongoc_server_description_t *server,
@@ -185,7 +191,7 @@ bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
 
 /* Prove that `server` is the primary during this call. A server that is cut off
  * from the others may still believe that it is the primary, and return stale
- * data. `client_id` is the id of this client. Return false, with the cause in
+ * data. `client_id` is the id of this client. Returns false, with the error in
  * `reply`, if there is no proof. Blocks. */
 bool hf_mongo_server_prove_primary(const char *client_id,
                                    mongoc_client_t *client,

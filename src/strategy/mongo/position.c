@@ -28,7 +28,7 @@ static void build_position_find(bson_t *command, const struct hf_mongo_op *op,
     BSON_APPEND_BOOL(command, "singleBatch", true);
     BSON_APPEND_INT32(command, "maxTimeMS", READ_MS);
     BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &child);
-    BSON_APPEND_UTF8(&child, "level", "local"); /* no caller acts on it */
+    BSON_APPEND_UTF8(&child, "level", "local"); /* a stale position is fine */
     bson_append_document_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
     if (bson_iter_init_find(&nonce, &op->variables, "nonce"))
@@ -130,8 +130,8 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
 }
 
 /* If this returns false, lock.json has to decide: the claim is offered the key
- * or is not queued, the lease is due, or this server process has no deadline
- * for the lease yet. */
+ * or is not queued, the lease is due, this server process has no deadline for
+ * the lease yet, or the position could not be read. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,

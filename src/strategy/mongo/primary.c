@@ -1,4 +1,5 @@
-/* primary.c - follow libmongoc's monitors: which server is the primary. */
+/* primary.c - learn from libmongoc's monitors which server is the primary, and
+ * give up jobs that were sent to a former primary. */
 #include <string.h>
 
 #include "strategy/mongo/worker.h"
@@ -8,9 +9,10 @@ static bool is_type(const mongoc_server_description_t *server, const char *type)
     return !strcmp(mongoc_server_description_type(server), type);
 }
 
-/* Whether server `id` can no longer confirm a write, because another server is
- * the primary, or because `id` reports itself as a secondary. A server that is
- * only silent ("Unknown") may still answer, so it does not count as deposed. */
+/* Returns true if server `id` can no longer confirm a write, because another
+ * server is the primary, or because `id` reports itself as a secondary. A
+ * server that is only silent ("Unknown") may still answer, so it does not count
+ * as deposed. */
 static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
                        size_t count)
 {
@@ -23,7 +25,7 @@ static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
     return false;
 }
 
-/* Move the jobs that were sent to a deposed primary to the list `lost`. Return
+/* Move the jobs that were sent to a deposed primary to the list `lost`. Returns
  * true if there are any. */
 static bool lose_jobs(struct hf_mongo_workers *workers,
                       mongoc_server_description_t **servers, size_t count)
@@ -46,8 +48,8 @@ static bool lose_jobs(struct hf_mongo_workers *workers,
     return any;
 }
 
-/* Runs in a monitor thread of libmongoc, or in any thread that calls
- * libmongoc. */
+/* Runs in a monitor thread of libmongoc, or in any thread that calls libmongoc,
+ * so no thread may call libmongoc with the mutex locked. */
 static void on_topology_changed(const mongoc_apm_topology_changed_t *event)
 {
     struct hf_mongo_workers *workers =

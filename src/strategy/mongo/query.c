@@ -32,7 +32,7 @@ void hf_mongo_query_fini(struct hf_mongo_query *query)
 
 /* ---- One document -------------------------------------------------------*/
 
-/* Parse "SECONDS INCREMENT". */
+/* Parse a cluster time, "SECONDS INCREMENT", as info.json writes it. */
 static uint64_t parse_time(const char *text)
 {
     char *end = NULL;

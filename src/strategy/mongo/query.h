@@ -16,16 +16,18 @@ struct hf_mongo_query {
     bool whole; /* include values */
     bool watch; /* also check that change streams are permitted */
     char *key;  /* escaped */
-    char client[HF_MONGO_CLIENT_SIZE + 1]; /* to prove the primary */
+
+    /* The id of this client, for hf_mongo_server_prove_primary(). */
+    char client[HF_MONGO_CLIENT_SIZE + 1];
 
     /* Results. */
-    struct hf_mongo_reply reply; /* only err, cause and time */
+    struct hf_mongo_reply reply; /* only err, cause and time are used */
     struct hf_info *infos; /* held keys; hf_mongo_query_fini() frees them */
     size_t count;
     bool expired; /* ONE: the lease is due, and no command has ended it yet */
 };
 
-/* HF_ENOMEM. */
+/* Can fail with HF_ENOMEM. */
 enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
                                 enum hf_mongo_scope scope);
 void hf_mongo_query_fini(struct hf_mongo_query *query);
@@ -34,7 +36,7 @@ void hf_mongo_query_fini(struct hf_mongo_query *query);
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context);
 
-/* Read what is left of the lease of `key`, by the clock of `server`. Return
+/* Read what is left of the lease of `key`, by the clock of `server`. Returns
  * false if that is unknown. Blocks; for worker threads. */
 bool hf_mongo_query_left_ms(const char *key, mongoc_client_t *client,
                             const struct hf_mongo_context *context,

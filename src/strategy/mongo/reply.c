@@ -74,7 +74,6 @@ static void read_ended(bson_iter_t *ended, const char *call,
     }
 }
 
-/* Find a string among the variables of the op. */
 static const char *find_variable(const struct hf_mongo_op *op, const char *name)
 {
     bson_iter_t iter;
@@ -208,9 +207,10 @@ bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
 
 /* ---- Answers ------------------------------------------------------------*/
 
-/* After how many milliseconds a waiter repeats its LOCK: once the lease is due,
- * one waiter after another, because the first ones may be dead. 0 if there is
- * no such time. */
+/* Return after how many milliseconds a waiter repeats its LOCK. The first
+ * waiters do so when the lease is due, and others later, in case the first ones
+ * are dead. Returns 0 if the end of the lease is unknown or the waiter is far
+ * back in the queue. */
 static uint32_t retry_after_ms(const struct hf_mongo_reply *reply)
 {
     uint32_t position = (uint32_t)reply->position, after = position * 10 + 1;
@@ -250,7 +250,7 @@ static enum hf_err not_holder_error(const struct hf_mongo_reply *reply)
     return reply->held ? HF_ENOTOWNER : HF_ENOTHELD;
 }
 
-/* Whether this copy of the command, or an earlier copy of it, ended the
+/* Returns true if this copy of the command, or an earlier copy of it, ended the
  * grant. */
 static bool was_ended_by_call(const struct hf_mongo_reply *reply,
                               uint64_t token, enum hf_event_kind reason)
@@ -315,7 +315,7 @@ static enum hf_err answer_command(const struct hf_command *command,
     }
 }
 
-/* Return true if the command's grant has ended and `ended` still describes
+/* Returns true if the command's grant has ended and `ended` still describes
  * it. */
 static bool is_grant_ended(const struct hf_mongo_reply *reply,
                            const struct hf_command *command)
@@ -323,7 +323,7 @@ static bool is_grant_ended(const struct hf_mongo_reply *reply,
     return reply->ended_token == command->token;
 }
 
-/* Return true if another claim holds the grant with the command's token. */
+/* Returns true if another claim holds the grant with the command's token. */
 static bool is_held_by_other(const struct hf_mongo_reply *reply,
                              const struct hf_command *command)
 {

@@ -6,8 +6,8 @@
 #ifndef HF_STRATEGY_MONGO_SCRIPT_H
 #define HF_STRATEGY_MONGO_SCRIPT_H
 
-/* Version of the document layout (format.json). A change that an older program
- * would misunderstand increments it. */
+/* Version of the document layout (format.json). Increment it with each change
+ * that an older program would misunderstand. */
 #define HF_MONGO_FORMAT 2
 
 enum hf_mongo_script {

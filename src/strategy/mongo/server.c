@@ -6,9 +6,9 @@
 #include "strategy/mongo/op.h"
 
 #define PROOF_MS 7000       /* maxTimeMS of a proof */
-#define PROOF_KEEP_MS 60000 /* how long a client's document is kept */
+#define PROOF_KEEP_MS 60000 /* how long the document of a proof is kept */
 
-/* Read the id of the server process. Return false if the server does not send
+/* Read the id of the server process. Returns false if the server does not send
  * it; MongoDB 4.4 and later do. */
 static bool read_process_id(const mongoc_server_description_t *server,
                             char name[HF_MONGO_CLOCK_SIZE])

@@ -28,8 +28,9 @@ struct hf_mongo_stream {
     void *arg;
 
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* signaled on a request, on room, on close */
-    unsigned references;    /* held by the strategy and the thread */
+    pthread_cond_t
+        changed;         /* signals a request, room in the queue, or the end */
+    unsigned references; /* held by the strategy and the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
     hf_time idle_at; /* when the thread ends; HF_NEVER: it is needed */
@@ -86,7 +87,7 @@ static bool is_wanted(const struct hf_mongo_stream *stream)
            (stream->idle_at == HF_NEVER || hf_time_now() < stream->idle_at);
 }
 
-/* Whether the thread is still needed, and serves the latest request. */
+/* Returns true if the thread is still needed, and serves the latest request. */
 static bool is_request_current(const struct hf_mongo_stream *stream,
                                const struct reader *reader)
 {
@@ -185,7 +186,7 @@ static void restart_after_gap(struct hf_mongo_stream *stream,
     bson_destroy(&reply);
 }
 
-/* Return is_request_current(), called with the mutex, and record whether the
+/* Call is_request_current() with the mutex locked, and record whether the
  * stream is live. */
 static bool check_current(struct hf_mongo_stream *stream,
                           const struct reader *reader, bool live)
@@ -206,7 +207,7 @@ static bool is_history_lost(uint32_t code)
            code == CHANGE_STREAM_HISTORY_LOST || code == OBJECT_TOO_LARGE;
 }
 
-/* Return the primary that this client knows of, or 0 if it knows none. */
+/* Return libmongoc's id of the primary, or 0 if no primary is known. */
 static uint32_t find_primary(const mongoc_client_t *client)
 {
     uint32_t primary = 0;
@@ -221,9 +222,9 @@ static uint32_t find_primary(const mongoc_client_t *client)
     return primary;
 }
 
-/* Whether another server is the primary now. Check that, because a stream stays
- * open when its server steps down. If that server is cut off from the others,
- * the stream delivers nothing and never fails. */
+/* Returns true if another server is the primary now. Then the stream has to
+ * move: it stays open when its server steps down, and if that server is cut off
+ * from the others, the stream delivers nothing and never fails. */
 static bool has_primary_changed(const struct reader *reader,
                                 const mongoc_client_t *client)
 {
@@ -233,7 +234,7 @@ static bool has_primary_changed(const struct reader *reader,
 }
 
 /* Read changes until the stream fails, the primary changes or there is a new
- * request. Return false if the history was lost, so that the stream cannot
+ * request. Returns false if the history was lost, so that the stream cannot
  * resume. */
 static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
                          mongoc_change_stream_t *opened,
@@ -285,8 +286,8 @@ static void back_off_stream(struct hf_mongo_stream *stream,
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Adopt the current request. Return false if the thread has to end; the next
- * request then starts a new thread. */
+/* Copy the current request to `reader`. Returns false if the thread has to end;
+ * the next request then starts a new thread. */
 static bool adopt_request(struct hf_mongo_stream *stream, struct reader *reader)
 {
     bool open;

@@ -14,7 +14,7 @@
 struct hf_mongo_stream;
 
 /* Create a stream, without starting it. `on_changes` runs in the client's
- * context when there are changes to take. Return NULL if out of memory. */
+ * context when there are changes to take. Returns NULL if out of memory. */
 struct hf_mongo_stream *hf_mongo_stream_open(
     struct hf_mongo_workers *workers, const struct hf_mongo_identity *identity,
     void (*on_changes)(void *arg), void *arg);
@@ -26,18 +26,19 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream,
 /* Deliver changes from `time` on: changes that name this client, or, with
  * `all`, every change. A later call without `all` does not undo a call with it.
  * The first call starts the thread. Earlier changes may be delivered again.
- * Return false if no thread could be started. */
+ * Returns false if no thread could be started. */
 bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
                              bool all);
 
-/* Whether the stream is open: the server has answered and not failed since. */
+/* Returns true if the stream is open: the server has answered and not failed
+ * since. */
 bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream);
 
 /* Let the thread end after a while, because no changes are needed until the
  * next hf_mongo_stream_request(). */
 void hf_mongo_stream_release(struct hf_mongo_stream *stream);
 
-/* Take the next change, which the caller frees with free(). Return NULL if
+/* Take the next change, which the caller frees with free(). Returns NULL if
  * there is none. */
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream);
 

@@ -19,8 +19,8 @@
  * not every client sweeps, because a sweep takes longer than a LOCK. */
 #define OPENERS 16
 
-#define POSTPONED_MAX 60 /* consecutive postponements */
-#define FAILURES_MAX 12  /* doublings */
+#define POSTPONED_MAX 60 /* consecutive postponements of a sweep */
+#define FAILURES_MAX 12  /* doublings of RETRY_MS */
 
 struct sweep {
     struct hf_mongo_job job;
@@ -120,7 +120,7 @@ static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
 }
 
 /* Postpone the sweep if a request is in flight, because requests come first.
- * Return true if it was postponed. After POSTPONED_MAX postponements the sweep
+ * Returns true if it was postponed. After POSTPONED_MAX postponements the sweep
  * runs anyway. */
 static bool postpone_sweep(struct hf_mongo *mongo)
 {
@@ -148,7 +148,8 @@ static void on_sweep_timer(struct hf_timer *timer)
     set_sweep_timer(mongo, true);
 }
 
-/* Sweep, and wait for the result. Return true if no abandoned keys are left. */
+/* Sweep, and wait for the result. Returns true if no abandoned keys are
+ * left. */
 static bool sweep_now(struct hf_mongo *mongo)
 {
     struct sweep *sweep = new_sweep(mongo, OPEN_MS);

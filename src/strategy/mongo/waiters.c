@@ -8,7 +8,7 @@
 
 struct waiter {
     struct hf_map_link by_nonce;
-    struct hf_heap_link retry; /* linked if it has to repeat its LOCK */
+    struct hf_heap_link retry; /* linked if the LOCK has to be repeated */
     struct hf_nonce nonce;
 };
 

@@ -129,7 +129,7 @@ static void dispatch_change(struct hf_mongo *mongo,
     struct hf_mongo_event_line line;
 
     if (size >= sizeof(bytes))
-        return; /* holdfast did not write it: longer than any key */
+        return; /* longer than any key, so holdfast did not write it */
     key.size = hf_mongo_unescape(bytes, change->key, size);
     watched = is_watched(mongo, key);
     for (; hf_mongo_event_line_read(&cursor, &line); index++) {
@@ -243,8 +243,8 @@ static void schedule_held_expiry(struct hf_mongo *mongo,
     hf_mongo_watch_set_tick(mongo);
 }
 
-/* Whether a watch may start at `from`. The oplog may reach further back than
- * HISTORY_S, but scanning more of it would load the server. */
+/* Returns true if a watch may start at `from`. The oplog may reach further back
+ * than HISTORY_S, but scanning more of it would load the server. */
 static bool is_in_history(uint64_t from, uint64_t now)
 {
     return from >> 32 >= (now >> 32) - HISTORY_S || now >> 32 < HISTORY_S;

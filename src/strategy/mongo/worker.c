@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <time.h>
 
-/* Jobs of one subject that may run at a time. Commands on one document
- * conflict: the server restarts the later commands, some of them for a long
- * time under load. */
+/* Jobs of one subject (a key) that may run at a time. Commands on one document
+ * conflict, and the server restarts the later ones, under load again and again
+ * for a long time. */
 #define SAME_SUBJECT_MAX 1
 
 #define KEPT_IDLE 8 /* idle workers that never end */
@@ -239,7 +239,7 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
         (void)start_worker(workers);
 }
 
-/* Make an orphan a worker again, after libmongoc has returned. Return false if
+/* Make an orphan a worker again, after libmongoc has returned. Returns false if
  * there are enough workers, so that the thread has to end. */
 static bool rejoin_workers(struct hf_mongo_worker *worker)
 {
@@ -267,7 +267,7 @@ void hf_mongo_worker_wake(struct hf_mongo_workers *workers)
             &HF_CONTAINER(link, struct hf_mongo_worker, idle)->wake);
 }
 
-/* Wait until the worker is woken. Return false if it was idle for IDLE_S, and
+/* Wait until the worker is woken. Returns false if it was idle for IDLE_S, and
  * enough other workers are left, so that its thread can end. */
 static bool wait_for_job(struct hf_mongo_worker *worker)
 {
@@ -327,8 +327,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Whether a worker that is neither idle nor busy is about to take a job, and no
- * other job is queued for it. Then no new worker is needed. */
+/* Returns true if a worker that is neither idle nor busy is about to take a
+ * job, and no other job is queued for it. Then no new worker is needed. */
 static bool is_worker_expected(const struct hf_mongo_workers *workers)
 {
     return workers->worker_count > workers->busy && !has_queued(workers);

@@ -15,7 +15,7 @@ struct hf_mongo_workers {
     struct hf_mongo_context context;
     mongoc_client_pool_t *pool;
     hf_time opened;
-    bool has_oneshot; /* a worker has or had the one-shot client */
+    bool has_oneshot; /* the first job has tried the one-shot client */
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_workers_await() */
@@ -52,13 +52,13 @@ struct hf_mongo_worker {
     uint32_t server; /* where the job was sent (libmongoc's id); 0: not sent */
 };
 
-/* Queue a job, and start a worker if none is idle. Return false if there is no
+/* Queue a job, and start a worker if none is idle. Returns false if there is no
  * worker and none could be started. */
 bool hf_mongo_worker_enqueue(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job);
 
-/* Find the worker that runs `job`. Return NULL if no worker does, or if the job
- * was given up. */
+/* Find the worker that runs `job`. Returns NULL if no worker does, or if the
+ * job was given up. */
 struct hf_mongo_worker *hf_mongo_worker_find(
     const struct hf_mongo_workers *workers, const struct hf_mongo_job *job);
 
@@ -70,7 +70,7 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker);
  * connection and caches are warm. */
 void hf_mongo_worker_wake(struct hf_mongo_workers *workers);
 
-/* Start a thread, which holds a reference to `workers`. Return false if it
+/* Start a thread, which holds a reference to `workers`. Returns false if it
  * could not be started. */
 bool hf_mongo_workers_start_thread(struct hf_mongo_workers *workers,
                                    void *(*run)(void *), void *arg);
@@ -79,9 +79,9 @@ bool hf_mongo_workers_start_thread(struct hf_mongo_workers *workers,
 void hf_mongo_workers_unref(struct hf_mongo_workers *workers);
 
 /* oneshot.c: open a client without monitor threads. It closes at once, whereas
- * a pool takes half a second, but it does not notice a new primary. Return NULL
- * if no primary was found soon; then use the pool. Blocks; call this without
- * the mutex. */
+ * a pool takes half a second, but it does not notice a new primary. Returns
+ * NULL if the pool has to be used instead: no primary was found soon, or the
+ * URL is a mongodb+srv: URL. Blocks; call this without the mutex. */
 mongoc_client_t *hf_mongo_oneshot_open(const mongoc_uri_t *from);
 
 /* primary.c: let libmongoc report which server is the primary. Call this

@@ -175,7 +175,7 @@ bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
         waited = pthread_cond_clockwait(&workers->answered, &workers->mutex,
                                         CLOCK_MONOTONIC, &until);
     done = queued && !workers->awaited;
-    workers->awaited = NULL; /* if the job is late, `done` is called */
+    workers->awaited = NULL; /* if the job ends later, its `done` is called */
     pthread_mutex_unlock(&workers->mutex);
     if (!queued)
         job->drop(job);

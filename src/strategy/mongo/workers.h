@@ -15,10 +15,11 @@
 #define HF_MONGO_WORKERS_MAX 64
 #define HF_MONGO_ORPHANS_MAX 64 /* threads stuck in jobs that were given up */
 
-/* Decides which jobs run first, and which jobs may use the last workers. */
+/* More urgent jobs run first, and some workers are reserved for them. The least
+ * urgent jobs come first here. */
 enum hf_mongo_urgency {
     HF_MONGO_TAKES,     /* LOCK, READ and others that can wait */
-    HF_MONGO_WITHDRAWS, /* CANCEL; there may be hundreds for one key */
+    HF_MONGO_WITHDRAWS, /* CANCEL; hundreds of them must not delay a RENEW */
     HF_MONGO_KEEPS, /* RENEW, UNLOCK and others that a held lock depends on */
     HF_MONGO_URGENCIES
 };
@@ -39,8 +40,8 @@ struct hf_mongo_job {
 
     /* Runs in the client's context, during `run`, if the server that was sent
      * the job is no longer the primary. The server's reply may never come, or
-     * be void. `done` still runs after `run`. NULL: no request waits for the
-     * job. */
+     * may report a write that is rolled back. `done` still runs after `run`.
+     * NULL: no request waits for the job. */
     void (*lost)(struct hf_mongo_job *job);
 
     /* Runs instead of `done`, in any thread, if the pool was closed. */
@@ -49,8 +50,9 @@ struct hf_mongo_job {
 
 struct hf_mongo_workers;
 
-/* Open the pool and take the content of `address`. HF_ENOMEM; HF_EINVAL:
- * libmongoc refuses the URL; HF_EUNAVAIL: the DNS lookup failed. */
+/* Open the pool and take the content of `address`. Can fail with HF_ENOMEM,
+ * with HF_EINVAL if libmongoc refuses the URL, and with HF_EUNAVAIL if the DNS
+ * lookup failed. */
 enum hf_err hf_mongo_workers_open(struct hf_mongo_workers **workers_out,
                                   struct hf_mongo_address *address,
                                   struct hf_host *host, struct hf_error *error);
@@ -66,12 +68,12 @@ void hf_mongo_workers_set_standalone(struct hf_mongo_workers *workers,
 const struct hf_mongo_context *hf_mongo_workers_context(
     const struct hf_mongo_workers *workers);
 
-/* Queue a job. Return false if no thread could be started; then the caller
+/* Queue a job. Returns false if no thread could be started; then the caller
  * keeps the job. */
 bool hf_mongo_workers_submit(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job);
 
-/* How far a job was when it was given up. */
+/* How far a job had got when it was given up. */
 enum hf_mongo_progress {
     HF_MONGO_WAITING, /* not started; the caller owns it again */
     HF_MONGO_UNSENT,  /* started, and will never be sent */
@@ -84,7 +86,7 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
                                                struct hf_mongo_job *job);
 
 /* Ask for permission to send to `server`, libmongoc's id, and record it as the
- * server of this worker's job; for worker threads. Return false if the job was
+ * server of this worker's job; for worker threads. Returns false if the job was
  * given up, or if another server is the primary. */
 bool hf_mongo_worker_may_send(uint32_t server);
 
@@ -92,15 +94,15 @@ bool hf_mongo_worker_may_send(uint32_t server);
 hf_time hf_mongo_workers_started_at(struct hf_mongo_workers *workers,
                                     const struct hf_mongo_job *job);
 
-/* Run a job and wait for it; for hf_open(), before a loop runs. Return true if
- * the job has run, and the caller owns it. Return false if it has not run
- * within `timeout_ms`, and `done` or `drop` is called later; or if no thread
- * could be started, and `drop` was called. Blocks. */
+/* Run a job and wait for it; for hf_open(), before a loop runs. Returns true if
+ * the job has run; then the caller owns it again. Returns false if it has not
+ * run within `timeout_ms`; then `done` or `drop` is called later. Returns
+ * false, too, if no thread could be started; then `drop` was called. Blocks. */
 bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
                             struct hf_mongo_job *job, uint32_t timeout_ms);
 
 /* Start a thread for a long task, with a connection of its own. The thread
- * keeps the pool's memory until the task returns. Return false if the thread
+ * keeps the pool's memory until the task returns. Returns false if the thread
  * could not be started. */
 typedef void hf_mongo_task_fn(void *arg, mongoc_client_t *client,
                               const struct hf_mongo_context *context);

@@ -182,7 +182,7 @@ static void assert_good(const char *text)
                  hf_check_kind_name(report.violations[0].kind), text);
 }
 
-/* 1. One valid holder. */
+/* ---- 1. One valid holder ------------------------------------------------*/
 
 static void good_history_passes(void **state)
 {
@@ -292,7 +292,7 @@ static void lock_without_deadline_is_valid_until_unlocked(void **state)
                                      "2 lock b1 5 9000 ok token 6\n");
 }
 
-/* 2. Tokens grow. */
+/* ---- 2. Tokens grow -----------------------------------------------------*/
 
 static void repeated_token_is_found(void **state)
 {
@@ -312,7 +312,7 @@ static void falling_token_is_found(void **state)
                  "2 lock   b1 40 50 ok token 4 until 200\n");
 }
 
-/* 3. The lock is linearizable. */
+/* ---- 3. The lock is linearizable ----------------------------------------*/
 
 static void grant_before_the_lawful_expiry_is_found(void **state)
 {
@@ -374,8 +374,8 @@ static void one_unknown_lock_explains_one_gap(void **state)
 static void unknown_lock_needs_a_token_of_its_own(void **state)
 {
     (void)state;
-    /* No token is below 1, so the unknown lock cannot have held the key
-     * before. */
+    /* No token is below 1, so the unknown lock cannot have held the key before
+     * the lock with token 1. */
     assert_finds_only(HF_CHECK_FALSE_BUSY, "9 lock 99  0  0 open\n"
                                            "2 lock b1  1  2 HF_EBUSY\n"
                                            "1 lock a1 10 11 ok token 1\n");
@@ -458,7 +458,7 @@ static void unknown_lock_may_be_known_by_its_unlock(void **state)
                                            "1 lock   a1 31 40 unknown\n");
 }
 
-/* 4. The fence holds. */
+/* ---- 4. The fence holds -------------------------------------------------*/
 
 static void cell_refuses_the_old_and_the_stranger(void **state)
 {
@@ -510,7 +510,7 @@ static void lost_bumps_are_counted_not_blamed(void **state)
     assert_int_equal(report.lost_bump_count, 1);
 }
 
-/* 5. First come, first served. */
+/* ---- 5. First come, first served ----------------------------------------*/
 
 static void overtaking_is_found_where_order_is_promised(void **state)
 {
@@ -526,7 +526,7 @@ static void overtaking_is_found_where_order_is_promised(void **state)
                 "2 lock b1 20 30 ok token 5 until 80\n");
 }
 
-/* All promises. */
+/* ---- All promises -------------------------------------------------------*/
 
 static void simulated_lock_keeps_its_promises(void **state)
 {

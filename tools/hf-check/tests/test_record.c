@@ -55,7 +55,7 @@ static void read_good(struct hf_check_history *h, const char *text)
         fail_msg("line %zu: %s", fault.line, fault.text);
 }
 
-/* The reader. */
+/* ---- The reader ---------------------------------------------------------*/
 
 static void assert_fault(const char *text, size_t line, const char *words)
 {
@@ -148,7 +148,8 @@ static void reader_limits_lines_and_strings(void **state)
     free(text);
 }
 
-/* A good history that is cut off or changed at any byte is read or refused. */
+/* A good history that is cut off or changed at any byte is either read or
+ * refused, without a crash. */
 static void reader_survives_any_input(void **state)
 {
     static const char good[] =
@@ -257,7 +258,7 @@ static void simulated_history_survives_writing(void **state)
     free(second);
 }
 
-/* The recorder. */
+/* ---- The recorder -------------------------------------------------------*/
 
 #define THREADS 4
 #define ROUNDS 500
@@ -420,7 +421,7 @@ static void recorder_keeps_all_kinds_of_events(void **state)
     hf_recorder_fini(&r);
 }
 
-/* Output for people and programs. */
+/* ---- Output for people and programs -------------------------------------*/
 
 static char *render_history(const char *history,
                             void (*show)(const struct hf_check_history *,
