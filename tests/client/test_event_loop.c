@@ -321,7 +321,7 @@ static void closing_returns_by_its_deadline(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &held), HF_OK);
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     assert_int_equal(hf_acquire_start(client, hf_key_of("x"), &opts, &pending,
                                       note_result, NULL, &future),
                      HF_OK);
@@ -369,7 +369,7 @@ static void a_client_outlives_its_blocked_calls(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     assert_int_equal(pthread_create(&thread, NULL, release_main, lock), 0);
     sleep_ms(50);
     hf_lock_free(lock);

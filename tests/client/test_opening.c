@@ -339,7 +339,7 @@ static void hf_close_start_completes_while_the_server_is_silent(void **state)
     assert_int_equal(hf_client_open("memory:closing", NULL, &env, &client),
                      HF_OK);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     (void)hf_fd(client);
     assert_int_equal(hf_close_start(client, 50, note_result, NULL), HF_OK);
     assert_int_equal(hf_close_start(client, 50, note_result, NULL), HF_ECLOSED);

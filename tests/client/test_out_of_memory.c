@@ -215,7 +215,7 @@ static void set_up(void)
     other = hf_world_open(&world);
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 600000;
-    assert_int_equal(hf_world_lock(&world, client, "held", &opts, &held),
+    assert_int_equal(hf_world_acquire(&world, client, "held", &opts, &held),
                      HF_OK);
 }
 
@@ -224,7 +224,7 @@ static void tear_down(void)
     /* Claims that could not be withdrawn end when their leases expire. */
     hf_world_run(&world, 12000);
     assert_true(hf_lock_valid_for(held, 0));
-    assert_int_equal(hf_world_unlock(&world, held), HF_OK);
+    assert_int_equal(hf_world_release(&world, held), HF_OK);
     hf_lock_free(held);
     hf_world_fini(&world);
 }

@@ -49,7 +49,7 @@ static struct hf_test_mongo mongo;
 
 static bool mongo_start(void)
 {
-    return !hf_test_mongo_found() || hf_test_mongo_start(&mongo, 1);
+    return !hf_test_mongo_is_installed() || hf_test_mongo_start(&mongo, 1);
 }
 
 static void mongo_stop(void)

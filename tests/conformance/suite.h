@@ -188,7 +188,7 @@ bool suite_lease_was_too_short(enum hf_err err);
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);
 
 /* Expect that `text` contains `word`. */
-#define expect_word(text, word)                                                \
+#define expect_error_text(text, word)                                          \
     suite_expect_word((text), (word), __FILE__, __LINE__)
 void suite_expect_word(const char *text, const char *word, const char *file,
                        int line);

@@ -59,7 +59,7 @@ struct hf_future *trace_start_waiter(struct hf_client *client,
     opts.on_event = suite_on_lock_event;
     opts.arg = reported;
     expect_ok(
-        recorded_lock_start(client, key, &opts, lock, NULL, NULL, &claim));
+        recorded_acquire_start(client, key, &opts, lock, NULL, NULL, &claim));
     assert_true(suite_await(&reported->waiting, 1, NULL));
     return claim;
 }

@@ -14,7 +14,7 @@
 
 /* Set the defaults of this process: a ttl of HF_TEST_LONG_MS, and a wait and a
  * timeout of HF_TEST_PATIENCE_MS. */
-void hf_test_be_patient(void);
+void hf_test_set_defaults(void);
 
 /* The default options with these three times. */
 struct hf_lock_opts hf_test_opts(uint32_t ttl_ms, uint32_t wait_ms,

@@ -335,7 +335,7 @@ static void deliver_request(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
 
-    if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_REFUSING) {
+    if (faulty->cut == HF_CUT_ALL || faulty->cut == HF_CUT_REFUSE) {
         notice_loss(faulty, packet->asked);
         free_packet(packet);
         return;
@@ -481,9 +481,9 @@ static void faulty_submit(void *self, struct hf_request *request)
     struct cue cue;
 
     record_sent(faulty, what, &request->command);
-    if (faulty->cut == HF_CUT_REFUSING)
+    if (faulty->cut == HF_CUT_REFUSE)
         answer_error(faulty, request, HF_EUNAVAIL);
-    else if (faulty->cut == HF_CUT_SILENT)
+    else if (faulty->cut == HF_CUT_ALL)
         notice_loss(faulty, request);
     else if (take_cue(faulty, what, &cue))
         submit_on_cue(faulty, request, &cue);
@@ -533,7 +533,7 @@ static void deliver_arrival(struct packet *packet)
     if (packet->kind == LOSS) {
         if (packet->asked)
             answer_error(faulty, packet->asked, HF_EINDOUBT);
-    } else if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_DEAF) {
+    } else if (faulty->cut == HF_CUT_ALL || faulty->cut == HF_CUT_ANSWERS) {
         notice_loss(faulty, packet->asked);
     } else if (packet->kind == GRANT) {
         outer->ops->grant(outer, &packet->grant);

@@ -76,9 +76,9 @@ struct hf_faulty_odds {
 /* A cut lasts until it is removed, and affects messages in transit too. */
 enum hf_faulty_cut {
     HF_CUT_NONE,
-    HF_CUT_SILENT,   /* nothing arrives, in either direction */
-    HF_CUT_REFUSING, /* requests are answered HF_EUNAVAIL */
-    HF_CUT_DEAF,     /* requests arrive, answers and pushes do not */
+    HF_CUT_ALL,     /* nothing arrives, in either direction */
+    HF_CUT_REFUSE,  /* requests are answered HF_EUNAVAIL */
+    HF_CUT_ANSWERS, /* requests arrive, answers and pushes do not */
 };
 
 #define HF_FAULTY_ENDED_MAX 64

@@ -61,7 +61,7 @@ static bool find_program(char path[PATH_SIZE])
     return is_executable(path);
 }
 
-bool hf_test_mongo_found(void)
+bool hf_test_mongo_is_installed(void)
 {
     char path[PATH_SIZE];
 
@@ -148,11 +148,11 @@ static _Noreturn void exec_server(const struct hf_test_mongo *mongo,
     (void)snprintf(key, sizeof(key), "%s/key", mongo->folder);
     while (arguments[count])
         count++;
-    if (!mongo->alone) {
+    if (!mongo->standalone) {
         arguments[count++] = "--replSet";
         arguments[count++] = set_name(mongo);
     }
-    if (mongo->impatient) {
+    if (mongo->short_timeouts) {
         arguments[count++] = "--setParameter";
         arguments[count++] = "oplogNetworkTimeoutBufferSeconds=1";
     }
@@ -179,7 +179,7 @@ static _Noreturn void exec_server(const struct hf_test_mongo *mongo,
     _exit(127);
 }
 
-bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member)
+bool hf_test_mongo_restart(struct hf_test_mongo *mongo, unsigned member)
 {
     struct hf_test_mongod *server = &mongo->members[member];
     char program[PATH_SIZE];
@@ -258,8 +258,8 @@ static mongoc_client_t *connect_to(const struct hf_test_mongo *mongo,
     return mongoc_client_new(url);
 }
 
-const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
-                              const char *database, const char *json)
+const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
+                                  const char *database, const char *json)
 {
     static char *text;
     mongoc_client_t *client = connect_to(mongo, &mongo->members[member]);
@@ -300,8 +300,9 @@ static int front_port(const struct hf_test_mongo *mongo, unsigned member)
 static bool is_primary(struct hf_test_mongo *mongo, unsigned member)
 {
     return mongo->members[member].pid > 0 &&
-           strstr(hf_test_mongo_say(mongo, member, "admin", "{\"hello\":1}"),
-                  "\"isWritablePrimary\" : true");
+           strstr(
+               hf_test_mongo_command(mongo, member, "admin", "{\"hello\":1}"),
+               "\"isWritablePrimary\" : true");
 }
 
 int hf_test_mongo_primary(struct hf_test_mongo *mongo)
@@ -327,8 +328,8 @@ int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 
         if (candidate == (unsigned)old)
             continue;
-        (void)hf_test_mongo_say(mongo, candidate, "admin",
-                                "{\"replSetStepUp\":1}");
+        (void)hf_test_mongo_command(mongo, candidate, "admin",
+                                    "{\"replSetStepUp\":1}");
         next = hf_test_mongo_primary(mongo);
     }
     return next;
@@ -342,7 +343,8 @@ static bool await_answer(struct hf_test_mongo *mongo, unsigned member)
             mongo->members[member].pid = 0;
             return false;
         }
-        if (!is_lost(hf_test_mongo_say(mongo, member, "admin", "{\"ping\":1}")))
+        if (!is_lost(
+                hf_test_mongo_command(mongo, member, "admin", "{\"ping\":1}")))
             return true;
         (void)poll(NULL, 0, 20);
     }
@@ -357,7 +359,7 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
                    mongo->folder, number);
     (void)mkdir(member->folder, 0700);
     member->port = hf_test_free_port();
-    return hf_test_mongo_again(mongo, number);
+    return hf_test_mongo_restart(mongo, number);
 }
 
 /* Disable chaining. Otherwise a member that tries to sync from another new
@@ -375,14 +377,14 @@ static bool initiate_set(struct hf_test_mongo *mongo)
                         "\"heartbeatIntervalMillis\":300},\"members\":[",
                         set_name(mongo),
                         mongo->election_ms ? mongo->election_ms : 1000,
-                        mongo->impatient ? 2 : 10);
+                        mongo->short_timeouts ? 2 : 10);
 
     for (unsigned i = 0; i < mongo->count; i++)
         used += snprintf(json + used, sizeof(json) - (size_t)used,
                          "%s{\"_id\":%u,\"host\":\"127.0.0.1:%d\"}",
                          i > 0 ? "," : "", i, front_port(mongo, i));
     (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
-    reply = hf_test_mongo_say(mongo, 0, "admin", json);
+    reply = hf_test_mongo_command(mongo, 0, "admin", json);
     if (is_lost(reply)) /* the runner shows the reply if the case fails */
         (void)fprintf(stderr, "mongod: initiate: %s\n", reply);
     return !is_lost(reply);
@@ -394,7 +396,7 @@ static bool is_complete(struct hf_test_mongo *mongo)
 {
     for (unsigned member = 0; member < mongo->count; member++) {
         const char *hello =
-            hf_test_mongo_say(mongo, member, "admin", "{\"hello\":1}");
+            hf_test_mongo_command(mongo, member, "admin", "{\"hello\":1}");
 
         if (!strstr(hello, "\"isWritablePrimary\" : true") &&
             !strstr(hello, "\"secondary\" : true"))
@@ -411,7 +413,8 @@ static bool elect_first_member(struct hf_test_mongo *mongo)
         if (is_primary(mongo, 0) && is_complete(mongo))
             return true;
         if (!is_primary(mongo, 0))
-            (void)hf_test_mongo_say(mongo, 0, "admin", "{\"replSetStepUp\":1}");
+            (void)hf_test_mongo_command(mongo, 0, "admin",
+                                        "{\"replSetStepUp\":1}");
         (void)poll(NULL, 0, 50);
     }
     return false;
@@ -425,8 +428,8 @@ static bool add_user(struct hf_test_mongo *mongo, int primary)
 
     if (!mongo->auth)
         return true;
-    mongo->has_user =
-        !is_lost(hf_test_mongo_say(mongo, (unsigned)primary, "admin", json));
+    mongo->has_user = !is_lost(
+        hf_test_mongo_command(mongo, (unsigned)primary, "admin", json));
     return mongo->has_user;
 }
 
@@ -469,7 +472,7 @@ static bool start_all(struct hf_test_mongo *mongo)
     for (unsigned i = 0; i < mongo->count; i++)
         if (!await_answer(mongo, i))
             return false;
-    if (mongo->alone)
+    if (mongo->standalone)
         return true;
     return initiate_set(mongo) && elect_first_member(mongo) &&
            add_user(mongo, hf_test_mongo_primary(mongo));
@@ -517,7 +520,7 @@ void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
                                  front_port(mongo, i));
     (void)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
                    "/holdfast?%s%s%s%s",
-                   mongo->alone ? "unsafe=1" : "replicaSet=",
-                   mongo->alone ? "" : set_name(mongo),
+                   mongo->standalone ? "unsafe=1" : "replicaSet=",
+                   mongo->standalone ? "" : set_name(mongo),
                    mongo->auth ? "&authSource=admin" : "", options);
 }

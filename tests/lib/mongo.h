@@ -24,12 +24,12 @@ struct hf_test_mongod {
 
 struct hf_test_mongo {
     unsigned count;
-    bool alone; /* a standalone server */
-    bool auth;  /* requires a login: user "keeper", password "secret" */
+    bool standalone; /* one server that is not in a replica set */
+    bool auth;       /* requires a login: user "keeper", password "secret" */
     bool has_user;
     bool tls; /* accepts TLS too, with the certificate `folder`/cert */
     unsigned election_ms; /* election timeout; 0: one second */
-    bool impatient; /* members drop a hanging member after 2 s, not 10 s */
+    bool short_timeouts; /* members drop a hanging member after 2 s, not 10 s */
     struct hf_test_network *network; /* between the members; NULL: none */
     char folder[sizeof(HF_TEST_FOLDER)];
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
@@ -37,7 +37,7 @@ struct hf_test_mongo {
 
 /* Whether there is a mongod to run, and whether libfaketime is installed, which
  * changes the clock of a mongod. */
-bool hf_test_mongo_found(void);
+bool hf_test_mongo_is_installed(void);
 bool hf_test_mongo_has_clocks(void);
 
 /* Start a replica set of `count` members, and wait until it has a primary. The
@@ -47,10 +47,10 @@ bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count);
 /* Kill all members and remove their data. */
 void hf_test_mongo_stop(struct hf_test_mongo *mongo);
 
-/* hf_test_mongo_kill() kills a member, like a crash. hf_test_mongo_again()
+/* hf_test_mongo_kill() kills a member, like a crash. hf_test_mongo_restart()
  * starts it again with its data, without waiting until it is ready. */
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member);
-bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member);
+bool hf_test_mongo_restart(struct hf_test_mongo *mongo, unsigned member);
 
 /* Send SIGSTOP or SIGCONT. After SIGSTOP, the member has stopped when this
  * returns. */
@@ -63,8 +63,8 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 
 /* Send a command, as JSON, to one member. Returns the reply as JSON, or "(lost)
  * ..." if there is none. The text is valid until the next call. */
-const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
-                              const char *database, const char *json);
+const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
+                                  const char *database, const char *json);
 
 /* Make the primary step down, and return the new primary, or -1 if there is
  * none. */

@@ -15,7 +15,11 @@ int tear_down(void **state);
 
 /* Start a set with a test network between its members, or skip the case. */
 extern struct hf_test_network network;
-void need_network(unsigned count);
+void require_network(unsigned count);
+
+/* Start a set of `count` members, or skip the case, and open two clients. */
+void require_two_clients(unsigned count, struct hf_client **client,
+                         struct hf_client **other);
 
 /* Give three members clocks that are an hour apart. Call it before the set
  * starts. */
@@ -28,13 +32,14 @@ int64_t now_ms(void);
 unsigned primary(void);
 
 /* Wait until one key has `size` waiters. */
-void await_line(unsigned size);
+void await_queue_length(unsigned size);
 
 /* The number after `name` in a reply, or -1. */
 long find_number(const char *reply, const char *name);
 
-/* How many findAndModify commands the first member has started to execute. */
-long begun(void);
+/* How many commands of this name, such as "findAndModify", the first member has
+ * started to execute. */
+long count_commands(const char *name);
 
 /* Set a failpoint at a member, for commands of clients: `commands` is the
  * content of a JSON list, `mode` and `data` are those of the failpoint. Returns
@@ -52,7 +57,7 @@ bool is_posted_within(sem_t *posted, unsigned seconds);
 
 /* Acquire a free key with a timeout so short that a busy machine may miss it:
  * retry until it succeeds. */
-struct hf_lock *lock_at_last(struct hf_client *client, const char *key,
-                             const struct hf_lock_opts *opts);
+struct hf_lock *acquire_with_retries(struct hf_client *client, const char *key,
+                                     const struct hf_lock_opts *opts);
 
 #endif

@@ -6,7 +6,7 @@
 #include "lib/mongo.h"
 
 /* Start a set, or skip the case if there is no mongod. */
-void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count);
+void hf_test_mongo_require(struct hf_test_mongo *mongo, unsigned count);
 
 /* Open a client. Retries while no server can decide; the case fails on any
  * other error. */

@@ -25,14 +25,11 @@ void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value);
 void await_grant(struct queued *queued);
 
-/* How many commands of this name the first member has started to execute. */
-long count_commands(const char *name);
-
 /* A process that enters the queue with some claims when the case asks for
  * it. */
 struct waiting_process {
     pid_t pid;
-    int tell;
+    int start_fd; /* a byte on this pipe lets it enter the queue */
     unsigned claims;
 };
 
@@ -41,6 +38,6 @@ struct waiting_process fork_waiters(unsigned claims);
 
 /* Let the processes enter the queue, which must be empty, in this order. Then
  * kill them. */
-void die_in_queue(const struct waiting_process *processes, unsigned count);
+void kill_in_queue(const struct waiting_process *processes, unsigned count);
 
 #endif

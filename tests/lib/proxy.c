@@ -147,7 +147,7 @@ bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port)
            !pthread_create(&proxy->thread, NULL, proxy_main, proxy);
 }
 
-void hf_test_proxy_keep(struct hf_test_proxy *proxy)
+void hf_test_proxy_hold_back(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
@@ -155,7 +155,7 @@ void hf_test_proxy_keep(struct hf_test_proxy *proxy)
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
-void hf_test_proxy_deafen(struct hf_test_proxy *proxy)
+void hf_test_proxy_drop_replies(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
@@ -174,7 +174,7 @@ static struct hf_test_proxy_pair *await_kept(struct hf_test_proxy *proxy)
     }
 }
 
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early)
+void hf_test_proxy_drop_client(struct hf_test_proxy *proxy, int close_early)
 {
     struct hf_test_proxy_pair *pair;
 
@@ -186,7 +186,7 @@ void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early)
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
-bool hf_test_proxy_say(struct hf_test_proxy *proxy)
+bool hf_test_proxy_deliver(struct hf_test_proxy *proxy)
 {
     struct hf_test_proxy_pair *pair;
     bool answered;

@@ -258,10 +258,10 @@ static const struct hf_lock_opts *wrap_events(struct recorded_call *call,
     return wrapped;
 }
 
-static struct recorded_call *begin_lock(struct hf_client *client,
-                                        struct hf_key key,
-                                        const struct hf_lock_opts *opts,
-                                        struct hf_lock **lock)
+static struct recorded_call *begin_acquire(struct hf_client *client,
+                                           struct hf_key key,
+                                           const struct hf_lock_opts *opts,
+                                           struct hf_lock **lock)
 {
     struct recorded_call *call = begin_call(HF_OP_LOCK, client, key);
     struct hf_lock_opts defaults;
@@ -274,23 +274,23 @@ static struct recorded_call *begin_lock(struct hf_client *client,
     return call;
 }
 
-enum hf_err recorded_lock(struct hf_client *client, struct hf_key key,
-                          const struct hf_lock_opts *opts,
-                          struct hf_lock **lock)
+enum hf_err recorded_acquire(struct hf_client *client, struct hf_key key,
+                             const struct hf_lock_opts *opts,
+                             struct hf_lock **lock)
 {
-    struct recorded_call *call = begin_lock(client, key, opts, lock);
+    struct recorded_call *call = begin_acquire(client, key, opts, lock);
     struct hf_lock_opts wrapped;
 
     return end_call(
         call, hf_acquire(client, key, wrap_events(call, opts, &wrapped), lock));
 }
 
-enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
-                                const struct hf_lock_opts *opts,
-                                struct hf_lock **lock, hf_done_fn *done,
-                                void *arg, struct hf_future **future)
+enum hf_err recorded_acquire_start(struct hf_client *client, struct hf_key key,
+                                   const struct hf_lock_opts *opts,
+                                   struct hf_lock **lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_lock(client, key, opts, lock);
+    struct recorded_call *call = begin_acquire(client, key, opts, lock);
     struct hf_lock_opts wrapped;
     enum hf_err err =
         hf_acquire_start(client, key, wrap_events(call, opts, &wrapped), lock,
@@ -310,7 +310,7 @@ enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
     hf_lock_opts_init(&wrapped);
     if (opts ? opts->idle : wrapped.idle)
         return hf_lock_new(client, key, opts, lock);
-    call = begin_lock(client, key, opts, NULL);
+    call = begin_acquire(client, key, opts, NULL);
     err = hf_lock_new(client, key, wrap_events(call, opts, &wrapped), lock);
     if (err)
         return end_call(call, err);
@@ -334,8 +334,8 @@ static void forget_hold(const struct hf_lock *lock)
 
 /* Leave the lease empty, because the handle's ttl is not known here. Its
  * deadline will be recorded with the result. */
-static struct recorded_call *begin_claim(struct hf_client *client,
-                                         struct hf_lock *lock)
+static struct recorded_call *begin_lock_acquire(struct hf_client *client,
+                                                struct hf_lock *lock)
 {
     struct recorded_call *call =
         begin_call(HF_OP_LOCK, client, hf_lock_key(lock));
@@ -345,18 +345,19 @@ static struct recorded_call *begin_claim(struct hf_client *client,
     return call;
 }
 
-enum hf_err recorded_claim(struct hf_client *client, struct hf_lock *lock)
+enum hf_err recorded_lock_acquire(struct hf_client *client,
+                                  struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_claim(client, lock);
+    struct recorded_call *call = begin_lock_acquire(client, lock);
 
     return end_call(call, hf_lock_acquire(lock));
 }
 
-enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
-                                 hf_done_fn *done, void *arg,
-                                 struct hf_future **future)
+enum hf_err recorded_lock_acquire_start(struct hf_client *client,
+                                        struct hf_lock *lock, hf_done_fn *done,
+                                        void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_claim(client, lock);
+    struct recorded_call *call = begin_lock_acquire(client, lock);
     enum hf_err err =
         hf_lock_acquire_start(lock, wrap_done(call, done, arg), call, future);
 
@@ -365,12 +366,12 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
     return record_start(call, err, future);
 }
 
-enum hf_err recorded_claim_wait(struct hf_lock *lock)
+enum hf_err recorded_lock_wait(struct hf_lock *lock)
 {
     return end_known(lock, hf_lock_wait(lock));
 }
 
-void recorded_queued(const struct hf_lock *lock)
+void recorded_set_queued(const struct hf_lock *lock)
 {
     struct recorded_call *call;
 
@@ -381,9 +382,9 @@ void recorded_queued(const struct hf_lock *lock)
     pthread_mutex_unlock(&mutex);
 }
 
-enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
-                               const struct hf_lock_opts *opts,
-                               struct hf_lock **lock)
+enum hf_err recorded_acquire_fifo(struct hf_client *client, struct hf_key key,
+                                  const struct hf_lock_opts *opts,
+                                  struct hf_lock **lock)
 {
     struct hf_lock_opts idle = *opts;
     struct hf_lock *handle;
@@ -393,11 +394,11 @@ enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
     err = hf_lock_new(client, key, &idle, &handle);
     if (err)
         return err;
-    err = recorded_claim_start(client, handle, NULL, NULL, NULL);
+    err = recorded_lock_acquire_start(client, handle, NULL, NULL, NULL);
     if (!err && hf_lock_position(handle) > 0)
-        recorded_queued(handle);
+        recorded_set_queued(handle);
     if (!err)
-        err = recorded_claim_wait(handle);
+        err = recorded_lock_wait(handle);
     if (err)
         hf_lock_free(handle);
     else
@@ -419,8 +420,8 @@ static struct recorded_call *begin_on_lock(enum hf_op_kind kind,
     return call;
 }
 
-static struct recorded_call *begin_unlock(struct hf_client *client,
-                                          struct hf_lock *lock)
+static struct recorded_call *begin_release(struct hf_client *client,
+                                           struct hf_lock *lock)
 {
     struct recorded_call *call = begin_on_lock(HF_OP_UNLOCK, client, lock);
 
@@ -428,18 +429,18 @@ static struct recorded_call *begin_unlock(struct hf_client *client,
     return call;
 }
 
-enum hf_err recorded_unlock(struct hf_client *client, struct hf_lock *lock)
+enum hf_err recorded_release(struct hf_client *client, struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_unlock(client, lock);
+    struct recorded_call *call = begin_release(client, lock);
 
     return end_call(call, hf_release(lock));
 }
 
-enum hf_err recorded_unlock_start(struct hf_client *client,
-                                  struct hf_lock *lock, hf_done_fn *done,
-                                  void *arg, struct hf_future **future)
+enum hf_err recorded_release_start(struct hf_client *client,
+                                   struct hf_lock *lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_unlock(client, lock);
+    struct recorded_call *call = begin_release(client, lock);
     enum hf_err err =
         hf_release_start(lock, wrap_done(call, done, arg), call, future);
 
@@ -487,7 +488,7 @@ enum hf_err recorded_update_start(struct hf_client *client,
     return record_start(call, err, future);
 }
 
-bool recorded_valid(struct hf_client *client, struct hf_lock *lock)
+bool recorded_is_valid(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
     bool valid = hf_lock_valid_for(lock, 0);
@@ -515,7 +516,7 @@ static int on_locked_run(struct hf_lock *lock, void *arg)
     locked_run->claim->lock = lock;
     end_call(locked_run->claim, HF_OK);
     result = locked_run->run(lock, locked_run->arg);
-    locked_run->release = begin_unlock(locked_run->claim->client, lock);
+    locked_run->release = begin_release(locked_run->claim->client, lock);
     return result;
 }
 
@@ -524,7 +525,7 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          void *arg, int *result)
 {
     struct locked_run locked_run = {
-        .claim = begin_lock(client, key, opts, NULL),
+        .claim = begin_acquire(client, key, opts, NULL),
         .run = run,
         .arg = arg,
     };
@@ -596,7 +597,7 @@ enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms)
     return hf_close(client, timeout_ms);
 }
 
-void recorded_free(struct hf_lock *lock)
+void recorded_lock_free(struct hf_lock *lock)
 {
     struct recorded_call *claim = NULL;
 

@@ -33,7 +33,7 @@ struct hf_client *hf_site_open(void);
 
 /* Options to wait without a limit, with a ttl that is longer than a case may
  * take. */
-struct hf_lock_opts hf_site_patient(void);
+struct hf_lock_opts hf_site_wait_opts(void);
 
 /* Wait until `count` claims are waiting for `key`. */
 void hf_site_await_waiters(struct hf_client *client, const char *key,

@@ -73,15 +73,16 @@ void hf_world_note(struct hf_world *world, uint64_t what);
 /* ---- Short forms --------------------------------------------------------*/
 
 /* hf_acquire_start() and hf_world_wait(). */
-enum hf_err hf_world_lock(struct hf_world *world, struct hf_client *client,
-                          const char *key, const struct hf_lock_opts *opts,
-                          struct hf_lock **lock);
-enum hf_err hf_world_unlock(struct hf_world *world, struct hf_lock *lock);
+enum hf_err hf_world_acquire(struct hf_world *world, struct hf_client *client,
+                             const char *key, const struct hf_lock_opts *opts,
+                             struct hf_lock **lock);
+enum hf_err hf_world_release(struct hf_world *world, struct hf_lock *lock);
 enum hf_err hf_world_renew(struct hf_world *world, struct hf_lock *lock,
                            uint32_t ttl_ms);
 
 /* Whether `key` is held, and the number of waiters, as a new client reads it.
  * `waiters` may be NULL. */
-bool hf_world_held(struct hf_world *world, const char *key, uint32_t *waiters);
+bool hf_world_is_held(struct hf_world *world, const char *key,
+                      uint32_t *waiters);
 
 #endif
