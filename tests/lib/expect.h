@@ -20,7 +20,8 @@ void hf_test_set_defaults(void);
 struct hf_lock_opts hf_test_opts(uint32_t ttl_ms, uint32_t wait_ms,
                                  uint32_t timeout_ms);
 
-/* Compare error codes, and report a difference by name. */
+/* Fail the case unless `call` returns `wanted`. The message has the names of
+ * both error codes. */
 #define expect_err(call, wanted)                                               \
     hf_test_expect((call), (wanted), #call, __FILE__, __LINE__)
 #define expect_ok(call) expect_err(call, HF_OK)

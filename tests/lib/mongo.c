@@ -17,7 +17,7 @@
 
 #include "lib/loopback.h"
 
-#define TRIES 600 /* attempts, at most 100 ms apart */
+#define TRIES 600 /* attempts, up to 100 ms apart, before a wait fails */
 #define STARTS                                                                 \
     4 /* attempts to start a set: a port may be taken, an election may fail */
 #define PATH_SIZE 4096
@@ -88,9 +88,9 @@ bool hf_test_mongo_has_clocks(void)
     return find_faketime(path);
 }
 
-/* Give the server another time of day. Its monotonic clock stays true, so
+/* Change the server's time of day, but not its monotonic clock, so that
  * timeouts work. Without the last variable, waits on the monotonic clock would
- * end at once, and its threads would spin. */
+ * end at once, and the server's threads would spin. */
 static void set_clock(const char *offset)
 {
     char path[PATH_SIZE];
@@ -227,7 +227,7 @@ void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
     if (pid <= 0)
         return;
     (void)kill(pid, number);
-    if (number == SIGSTOP) /* its threads may run for a moment after kill() */
+    if (number == SIGSTOP) /* a thread may run for a moment after kill() */
         (void)waitpid(pid, NULL, WUNTRACED);
 }
 
@@ -288,7 +288,7 @@ static bool is_lost(const char *reply)
     return strncmp(reply, "(lost)", 6) == 0;
 }
 
-/* ---- A set --------------------------------------------------------------*/
+/* ---- A replica set ------------------------------------------------------*/
 
 /* The port that the other members and the clients use. */
 static int front_port(const struct hf_test_mongo *mongo, unsigned member)
@@ -316,8 +316,8 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo)
     return -1;
 }
 
-/* Make another member stand for election. It wins unless it lags behind the
- * primary, which it may if it was restarted just now. In that case try the next
+/* Make another member stand for election. The candidate wins unless it lags
+ * behind the primary, for example after a restart. In that case try the next
  * member. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 {
@@ -362,9 +362,9 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
     return hf_test_mongo_restart(mongo, number);
 }
 
-/* Disable chaining. Otherwise a member that tries to sync from another new
- * member, and finds that it has fewer entries, would not sync from that member
- * for the next minute, not even if it became the primary. */
+/* Disable chaining. A new member may find that the secondary from which it
+ * wants to sync has a shorter oplog than itself. It would then not sync from
+ * that secondary for a minute, even if that became the primary. */
 static bool initiate_set(struct hf_test_mongo *mongo)
 {
     const char *reply;
@@ -390,8 +390,8 @@ static bool initiate_set(struct hf_test_mongo *mongo)
     return !is_lost(reply);
 }
 
-/* Whether all members are primary or secondary, so that a majority acknowledges
- * writes. */
+/* Returns true if all members are primary or secondary, so that a majority can
+ * acknowledge writes. */
 static bool is_complete(struct hf_test_mongo *mongo)
 {
     for (unsigned member = 0; member < mongo->count; member++) {
@@ -406,7 +406,8 @@ static bool is_complete(struct hf_test_mongo *mongo)
 }
 
 /* Make the first member stand for election, instead of waiting for the election
- * timeout. Retry, because it cannot win before it has contacted the others. */
+ * timeout. Retry, because it cannot win before it has contacted the other
+ * members. */
 static bool elect_first_member(struct hf_test_mongo *mongo)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -433,7 +434,8 @@ static bool add_user(struct hf_test_mongo *mongo, int primary)
     return mongo->has_user;
 }
 
-/* The key by which the members of a set with authentication know each other. */
+/* Write the key file by which the members of a set authenticate to each
+ * other. */
 static bool write_key(const struct hf_test_mongo *mongo)
 {
     char path[128];

@@ -7,8 +7,8 @@
 
 #include "lib/mongo_client.h"
 
-/* The set of the running case. set_up() clears it, tear_down() stops the
- * servers that are left. */
+/* The replica set of the running case. set_up() clears the struct, tear_down()
+ * stops the servers that still run. */
 extern struct hf_test_mongo mongo;
 int set_up(void **state);
 int tear_down(void **state);
@@ -28,10 +28,10 @@ void set_clocks_apart(void);
 /* Milliseconds of CLOCK_BOOTTIME. */
 int64_t now_ms(void);
 
-/* The member that is primary. The case fails if there is none. */
+/* The number of the primary. The case fails if there is none. */
 unsigned primary(void);
 
-/* Wait until one key has `size` waiters. */
+/* Wait until some key has exactly `size` waiters. */
 void await_queue_length(unsigned size);
 
 /* The number after `name` in a reply, or -1. */
@@ -47,16 +47,16 @@ long count_commands(const char *name);
 long fail_commands(unsigned member, const char *commands, const char *mode,
                    const char *data);
 
-/* Opening `url` must fail with `wanted`. The error text contains `word`, and
- * none of the passwords that the cases use. */
+/* Check that opening `url` fails with `wanted`, and that the error text
+ * contains `word` and no password that the cases use. */
 void expect_refused(const char *url, enum hf_err wanted, const char *word);
 
 /* A watch callback that posts the semaphore `arg` at each release. */
 void on_release(const struct hf_event *event, void *arg);
 bool is_posted_within(sem_t *posted, unsigned seconds);
 
-/* Acquire a free key with a timeout so short that a busy machine may miss it:
- * retry until it succeeds. */
+/* Acquire a free key. Retries until that succeeds, because the timeout in
+ * `opts` may be too short for a busy machine. */
 struct hf_lock *acquire_with_retries(struct hf_client *client, const char *key,
                                      const struct hf_lock_opts *opts);
 

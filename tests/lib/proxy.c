@@ -14,7 +14,8 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Connections above the limit are refused. */
+/* Accept a client and connect to the server for it. Connections above the limit
+ * are closed at once. */
 static void accept_connection(struct hf_test_proxy *proxy)
 {
     struct hf_test_proxy_pair *pair = &proxy->pairs[proxy->count];
@@ -107,7 +108,7 @@ static void *proxy_main(void *arg)
 
     for (;;) {
         struct pollfd fds[1 + 2 * HF_TEST_PROXY_PAIRS];
-        int count = proxy->count; /* only this thread changes it */
+        int count = proxy->count; /* only this thread changes `count` */
         nfds_t fd_count = 1 + 2 * (nfds_t)count;
 
         fds[0] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};

@@ -51,8 +51,8 @@ void hf_test_proxy_drop_client(struct hf_test_proxy *proxy, int close_early);
  * to each client, and its connection with it. */
 void hf_test_proxy_drop_replies(struct hf_test_proxy *proxy);
 
-/* Deliver the held back bytes to the server. Returns whether the server
- * replies; if not, it has closed that connection. */
+/* Deliver the held back bytes to the server. Returns true if the server
+ * replies, and false if it closes the connection instead. */
 bool hf_test_proxy_deliver(struct hf_test_proxy *proxy);
 
 #endif

@@ -11,9 +11,9 @@
 #define BUCKETS 4096
 #define NS_IN_MS 1000000u
 
-/* Calls of this process: pending ones by their futures, claims by their
- * handles. The mutex protects the table, and changes to a call after its
- * start. */
+/* A hash table of this process's calls: pending calls by their futures, claims
+ * by their handles. The mutex protects the table, and changes to a call after
+ * its start. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct recorded_call *buckets[BUCKETS];
 
@@ -149,7 +149,7 @@ static void write_answer(struct recorded_call *call, enum hf_err err)
     if (call->kind == HF_OP_RENEW && !err)
         call->deadline = deadline_ns(call->lock);
     if (call->kind == HF_OP_UNLOCK && !err && !call->token)
-        copy_grant(call); /* its claim was pending when the call started */
+        copy_grant(call); /* the token was not known when the call started */
     call->answer = recording_now();
     atomic_store(&call->answered, true);
 }
@@ -175,8 +175,8 @@ static void on_done(enum hf_err err, void *arg)
     call->done(err, call->done_arg);
 }
 
-/* Keep the user's callback, and return the one to set instead. If the user has
- * none, set none. */
+/* Keep the callback of the case, and return the one to pass to the library
+ * instead: NULL if the case has none. */
 static hf_done_fn *wrap_done(struct recorded_call *call, hf_done_fn *done,
                              void *arg)
 {
@@ -241,7 +241,7 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     call->on_event(lock, event, call->event_arg);
 }
 
-/* The user's options, with the event callback wrapped. If the user has no
+/* The options of the case, with the event callback wrapped. If the case has no
  * callback, none is added, because a client with events to report may need a
  * thread. */
 static const struct hf_lock_opts *wrap_events(struct recorded_call *call,
@@ -320,7 +320,8 @@ enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
     return HF_OK;
 }
 
-/* Forget that the case holds `lock`. A pending claim on it stays. */
+/* Forget that the case holds `lock`. A pending claim on the handle stays in the
+ * table. */
 static void forget_hold(const struct hf_lock *lock)
 {
     struct recorded_call *claim = NULL;
@@ -332,8 +333,8 @@ static void forget_hold(const struct hf_lock *lock)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Leave the lease empty, because the handle's ttl is not known here. Its
- * deadline will be recorded with the result. */
+/* Leave the lease 0, because the ttl of the handle is not known here. The
+ * deadline is recorded with the result. */
 static struct recorded_call *begin_lock_acquire(struct hf_client *client,
                                                 struct hf_lock *lock)
 {
@@ -493,8 +494,8 @@ bool recorded_is_valid(struct hf_client *client, struct hf_lock *lock)
     struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
     bool valid = hf_lock_valid_for(lock, 0);
 
-    /* An invalid lock is not a reply of the server, so the result is in
-     * doubt. */
+    /* hf_lock_valid_for() does not ask the server, so the key may still be held
+     * there: the result is in doubt. */
     end_call(call, valid ? HF_OK : HF_EINDOUBT);
     return valid;
 }
@@ -534,8 +535,8 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
         hf_run(client, key, wrap_events(locked_run.claim, opts, &wrapped),
                on_locked_run, &locked_run, result);
 
-    /* The loss of the lock is not a reply of the server, so the result is in
-     * doubt. */
+    /* HF_EEXPIRED may come from the local clock and not from the server, so the
+     * result of the release is in doubt. */
     if (locked_run.release)
         end_call(locked_run.release, err == HF_EEXPIRED ? HF_EINDOUBT : err);
     else

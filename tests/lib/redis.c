@@ -94,8 +94,8 @@ static _Noreturn void exec_server(struct hf_test_redis *redis,
     _exit(127);
 }
 
-/* Wait until the server replies to PING. An error other than LOADING is a reply
- * too. Returns false if the server exits or stays silent. */
+/* Wait until the server replies to PING; any error except LOADING counts as a
+ * reply. Returns false if the server exits or does not reply. */
 static bool await_answer(struct hf_test_redis *redis)
 {
     for (int i = 0; i < ANSWER_TRIES; i++) {

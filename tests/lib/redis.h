@@ -14,7 +14,7 @@
 #define HF_TEST_REDIS_OPTIONS 12
 
 struct hf_test_redis {
-    pid_t pid; /* 0: it is not running */
+    pid_t pid; /* 0 if the server is not running */
     int port;
     char folder[sizeof(HF_TEST_FOLDER)];
     char socket[sizeof(HF_TEST_FOLDER) +
@@ -43,7 +43,7 @@ bool hf_test_redis_restart(struct hf_test_redis *redis, bool wait);
 const char *hf_test_redis_command(struct hf_test_redis *redis,
                                   const char *format, ...);
 
-/* Whether the server answers within a tenth of a second. */
+/* Returns true if the server answers within a tenth of a second. */
 bool hf_test_redis_is_awake(struct hf_test_redis *redis);
 
 #endif

@@ -19,8 +19,8 @@ int hf_site_set_up(void **state)
     return hf_test_folder_make(folder) ? 0 : -1;
 }
 
-/* A child whose assertion failed gets here too, and leaves the directory to the
- * case. */
+/* A child whose assertion failed gets here too. It must not remove the
+ * directory, which the case still uses. */
 int hf_site_tear_down(void **state)
 {
     (void)state;

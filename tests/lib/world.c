@@ -5,7 +5,7 @@
 
 #include "lib/runner.h"
 
-#define STILL_MAX 100000 /* steps while the clock stands still: a busy loop */
+#define STILL_MAX 100000 /* more steps at one time are a busy loop */
 #define HOUR_MS 3600000
 
 /* `on_clock` stands for another thread that acts between the reading of the
