@@ -73,8 +73,8 @@ static void default_ttl_is_ten_seconds(void)
     suite_close(client);
 }
 
-/* GO-04: the default is not shorter. A test of hf_lock_opts_init() checks that
- * it is not longer. */
+/* GO-04: the default wait is at least five seconds. A test of
+ * hf_lock_opts_init() checks that it is not longer. */
 static void default_wait_is_five_seconds(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();

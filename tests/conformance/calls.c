@@ -440,8 +440,8 @@ static void any_thread_may_call_a_background_client(void)
     share(suite_open_background());
 }
 
-/* A thread in a blocking call drives the client; other threads may call
- * hf_process() and do not wait for it. */
+/* One thread drives the client in a blocking call. Another thread calls
+ * hf_process(), which must return without waiting for the first thread. */
 struct helping {
     struct hf_client *client, *holder;
     struct hf_lock *lock, *next;
@@ -773,7 +773,8 @@ static void fork_repeatedly(struct forking *forking)
     forking->stop = true;
 }
 
-/* One thread forks while the others are inside the library all the time. */
+/* Thread 0 forks repeatedly, while the other threads call the library all the
+ * time. */
 static void fork_beside(unsigned number, void *arg)
 {
     struct forking *forking = arg;

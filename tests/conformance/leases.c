@@ -71,8 +71,9 @@ static void a_lock_without_renewal_ends_with_its_ttl(void)
     suite_close(client);
 }
 
-/* A lock with `ttl_ms` is neither renewed nor released: a waiter is granted the
- * key, and not before the lease has expired. */
+/* Hold a lock with `ttl_ms` that is neither renewed nor released. Expect that a
+ * waiter is granted the key, but not before the validity of the first lock has
+ * ended. */
 static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
@@ -203,7 +204,7 @@ struct succession {
     int64_t deadline;
 };
 
-/* Check the claims that were granted since the last call. */
+/* Check and free the claims that were granted since the last call. */
 static void collect_grants(struct succession *all, unsigned *left)
 {
     for (unsigned i = 0; i < LEASES; i++) {
@@ -600,7 +601,7 @@ static bool lost_is_reported_first(unsigned round)
 
     short_opts.on_event = suite_on_lock_event;
     short_opts.arg = &reported;
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     if (recorded_acquire(client, key, &short_opts, &lock) == HF_OK) {
         int64_t deadline = hf_lock_deadline(lock);
 
@@ -702,7 +703,7 @@ static bool late_renewal_is_reported(unsigned round)
 
     opts.on_event = suite_on_lock_event;
     opts.arg = &reported;
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     lock = acquire_renewed(client, round, &opts);
     first_end = hf_lock_deadline(lock);
     suite_sleep_until(first_end - opts.ttl_ms / 2 + 20);

@@ -1,5 +1,4 @@
-/* read.c - what hf_read() and hf_list() return, and that it contains no
- * secrets. */
+/* read.c - the results of hf_read() and hf_list(), which contain no secrets. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -267,7 +266,7 @@ static void no_output_contains_a_nonce(void)
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
-    (void)hf_fd(other); /* so that the client starts no threads */
+    (void)hf_fd(other); /* after hf_fd(), a client starts no threads */
     if (suite_has(HF_CAP_WATCH))
         expect_ok(
             hf_watch_open(other, key, NULL, search_event, &search, &watch));

@@ -145,7 +145,7 @@ static void second_release_of_a_handle_is_a_state_error(void)
     suite_close(client);
 }
 
-/* MJ-04, MM-09, MS-10 */
+/* Conformance rows MJ-04, MM-09 and MS-10. */
 static void late_unlock_never_frees_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
@@ -254,9 +254,9 @@ static struct hf_lock *adopt(struct hf_client *client,
     return suite_adopt(client, from, hf_lock_token(from));
 }
 
-/* If a reply is late, the client repeats the request. For an adopted lock it
- * cannot tell whether the first copy released the lock or the lease expired: on
- * a busy machine the result may be HF_EINDOUBT, and this returns false. */
+/* Returns false if the release was in doubt: on a busy machine, a reply may be
+ * so late that the client repeats the request. If the lock is adopted, it then
+ * cannot tell whether the first copy released it or its lease expired. */
 static bool adopt_and_release(struct hf_client *one, struct hf_client *two,
                               struct hf_key key)
 {
@@ -366,8 +366,8 @@ static void force_needs_the_holders_token(void)
     suite_close(breaker);
 }
 
-/* A forced lock cannot be renewed, and stays valid until its lease expires.
- * Returns false if the lease expired before the checks. */
+/* A forced lock cannot be renewed, and is held until its lease expires. Returns
+ * false if the lease expired before the checks. */
 static bool forced_lock_expires(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -608,7 +608,7 @@ static bool detached_is_not_renewed(unsigned round)
 
     opts.renew = true;
     expect_ok(recorded_acquire(client, key, &opts, &lock));
-    left = hf_lock_detach(lock) == HF_OK; /* fails if it is already lost */
+    left = hf_lock_detach(lock) == HF_OK; /* fails if the lock is lost */
     expect_ok(recorded_acquire(client, key, &opts, &next));
     assert_false(hf_lock_valid_for(lock, 0));
     expect_err(hf_lock_detach(lock), HF_ESTATE);

@@ -19,7 +19,7 @@ struct race {
     struct hf_client *clients[CLAIMERS_MAX];
     struct hf_key key;
     _Atomic unsigned winners; /* clients that won this round */
-    _Atomic unsigned wrong;   /* rounds without one winner, unexpected errors */
+    _Atomic unsigned wrong;   /* rounds without exactly one winner; errors */
 };
 
 /* In each round all clients claim the key. The winner releases it after all of
@@ -162,8 +162,8 @@ static void increments_under_a_lock_are_exact(void)
     assert_int_equal(run_counting(true, 1), COUNTERS * INCREMENTS);
 }
 
-/* GO-27: without a lock, increments are lost. This shows that the case above
- * can fail. */
+/* GO-27: without a lock, increments are lost. This shows that
+ * increments_under_a_lock_are_exact() can fail. */
 static void increments_without_a_lock_are_lost(void)
 {
     assert_true(run_counting(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
@@ -217,7 +217,7 @@ static void many_keys_can_be_held_concurrently(void)
 }
 
 #define CROWD (100000 / suite_slowness())
-/* The memory that may stay allocated, less than 3 bytes per key. */
+/* Bytes that may stay allocated: less than 3 per key, so no key leaks. */
 #define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
@@ -307,7 +307,7 @@ static void a_released_key_leaves_no_memory(void)
     suite_close(client);
 }
 
-/* MJ-11: no memory is left even if all keys were held at the same time. */
+/* MJ-11: all memory is freed even if all keys were held at the same time. */
 static void many_released_keys_leave_no_memory(void)
 {
     struct hf_client *client = suite_open();
@@ -336,7 +336,7 @@ static void many_released_keys_leave_no_memory(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more than the unsettled commands of one session */
+#define BATCH 2000 /* more commands than a session may have unsettled */
 
 /* Start claims that all time out at the same time, and expect each to complete
  * once. There are BATCH claims, or fewer with a slow strategy. */
@@ -402,8 +402,8 @@ static void timed_out_claims_leave_no_memory(void)
     suite_close(client);
 }
 
-/* LK-22: calls of hf_wait_free() and hf_wait_held() that time out leave no
- * memory either. */
+/* LK-22: calls of hf_wait_free() and hf_wait_held() that time out free all of
+ * their memory. */
 static void timed_out_waits_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
@@ -584,7 +584,7 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-/* Return true if `err` is HF_OK, `also`, or HF_EINDOUBT: on a busy machine,
+/* Returns true if `err` is HF_OK, `also`, or HF_EINDOUBT: on a busy machine,
  * some of these many requests may end in doubt. */
 static bool is_legal(enum hf_err err, enum hf_err also)
 {

@@ -38,7 +38,7 @@ static struct {
     char url[URL_SIZE];
     uint32_t caps;
     struct case_key *keys;
-    unsigned threads; /* before the first client was opened */
+    unsigned threads; /* threads before the first client was opened */
 } self;
 
 /* ---- The context of a case ----------------------------------------------*/

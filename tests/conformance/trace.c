@@ -23,7 +23,7 @@ struct hf_watch *trace_start(struct hf_client *client, struct hf_key key,
 {
     struct hf_watch *watch = NULL;
 
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     expect_ok(hf_watch_open(client, key, NULL, record_event, trace, &watch));
     return watch;
 }

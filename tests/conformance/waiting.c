@@ -365,7 +365,8 @@ static void a_late_cancel_has_no_effect(void)
     suite_close(client);
 }
 
-/* MJ-07: each message wakes the waiting thread, so count its wake-ups. */
+/* MJ-07: a waiting thread sleeps until a message or a timer wakes it. Count its
+ * wake-ups, and measure its CPU time. */
 static void waiting_does_not_spin(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -776,7 +777,9 @@ static void a_failed_release_wakes_no_waiter(void)
     suite_repeat(failed_release_wakes_none);
 }
 
-/* LK-22: a key that is granted to the next waiter was never free. */
+/* LK-22: a key that is handed over to the next waiter was never free, so
+ * hf_wait_free() continues. Returns false if the last release came before the
+ * wait started. */
 static bool handover_wakes_none(unsigned round)
 {
     struct hf_client *holder = suite_open();

@@ -11,7 +11,7 @@
 struct seen {
     _Atomic unsigned count;
     unsigned dropped;
-    struct hf_event events[SEEN_MAX]; /* their pointers are invalid */
+    struct hf_event events[SEEN_MAX]; /* copies with invalid pointers */
 };
 
 static void on_event(const struct hf_event *event, void *arg)
@@ -39,12 +39,12 @@ static struct hf_watch *open_watch(struct hf_client *client,
 {
     struct hf_watch *watch = NULL;
 
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     expect_ok(hf_watch_open(client, prefix, NULL, on_event, seen, &watch));
     return watch;
 }
 
-/* Receive the events that are on their way. */
+/* Receive the events that have been sent but have not arrived yet. */
 static void settle(struct hf_client *client)
 {
     for (int i = 0; i < 5; i++) {
@@ -468,7 +468,8 @@ static void no_callback_runs_after_a_watch_is_closed(void)
 
     expect_ok(recorded_acquire(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
-    expect_ok(recorded_renew(client, lock, 0)); /* may not be reported yet */
+    /* The event of this renewal may not be reported yet. */
+    expect_ok(recorded_renew(client, lock, 0));
     hf_watch_close(watching);
     seen->count = 0;
     expect_ok(recorded_release(client, lock));
