@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "lib/faulty.h"
 
-#include "client/one_client.h" /* last: `client` is a variable from here on */
+#include "client/one_client.h" /* last, because it defines `client` */
 
 static struct hf_lock *held; /* the lock on "k" */
 

@@ -296,8 +296,8 @@ static void lost_is_reported_without_renewals(void **state)
     hf_lock_free(lock);
 }
 
-/* Without a callback AT_RISK is not reported, and its timer must not stay
- * due. */
+/* Without a callback AT_RISK is not reported, but its timer must not stay due,
+ * because the client would spin. */
 static void failing_renewals_without_a_callback_end(void **state)
 {
     struct hf_lock_opts opts = options(1000, true);
@@ -334,7 +334,7 @@ static void lost_is_reported_before_another_client_holds_the_key(void **state)
     hf_lock_free(other);
 }
 
-/* The clock jumps, as if the process had been stopped. */
+/* The clock jumps beyond the lease, as if the process had been stopped. */
 static void a_stopped_process_gets_lost_first(void **state)
 {
     struct hf_lock_opts opts = options(1000, true);

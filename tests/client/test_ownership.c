@@ -86,7 +86,7 @@ static void detaching_ends_validity_permanently(void **state)
 
     (void)state;
     /* A renewal that is confirmed after the handle was detached does not make
-     * it valid again. */
+     * the handle valid again. */
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
     assert_int_equal(hf_renew_start(first, 0, NULL, NULL, &renewal), HF_OK);
     assert_int_equal(hf_lock_detach(first), HF_OK);
@@ -132,8 +132,8 @@ static void run_until_left(const struct hf_lock *lock, uint32_t ms)
     hf_world_run(&world, hf_lock_remaining_ms(lock) - ms);
 }
 
-/* The turn began before validity ended, but the answer arrives after it has
- * ended, so the renewal is too late. */
+/* The turn begins before the end of validity and the answer arrives after it,
+ * so the renewal is too late. */
 static void a_renewal_is_judged_when_its_answer_arrives(void **state)
 {
     struct hf_lock *lock = acquire_lock(a, 1000);
@@ -273,7 +273,7 @@ static void a_refused_claim_has_no_token(void **state)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-static struct hf_client *real; /* a client in real time */
+static struct hf_client *real; /* a client that uses the real clock */
 static struct hf_lock *shared;
 static atomic_bool waiting;
 static atomic_int owners, failures;
@@ -318,7 +318,7 @@ static void *await_main(void *arg)
     return NULL;
 }
 
-/* Whether a thread is blocked in hf_lock_wait(). */
+/* Returns true if a thread is blocked in hf_lock_wait(). */
 static bool is_awaited(struct hf_lock *lock)
 {
     bool awaited;

@@ -42,8 +42,8 @@ static struct hf_watch *watch_all(struct hf_client *client)
     return watch;
 }
 
-/* Release the lock of `b` when the request of `a` is answered, but submit() has
- * not returned yet. */
+/* Release the lock of `b` after the request of `a` is answered, but before
+ * submit() returns. */
 static void release_on_cue(struct hf_world *at)
 {
     if (hf_dlist_is_empty(&a->loop.answered)) {
@@ -165,8 +165,8 @@ static struct hf_future *wait_with_full_window(struct hf_lock **lock)
     return future;
 }
 
-/* The UNLOCK is parked until the LOCK is answered. Then the UNLOCK is sent, and
- * frees the key for the claim that was queued by this LOCK. */
+/* The window is full, so the UNLOCK is not sent before the LOCK is answered. It
+ * then hands the key over to the claim that this LOCK has queued. */
 static void a_parked_unlock_may_grant_the_claim_that_made_room(void **state)
 {
     struct hf_lock *first = acquire_lock(a, "k", 60000), *second = NULL;
