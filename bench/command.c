@@ -173,7 +173,7 @@ static void add_mongo(struct command *commands, size_t *count)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
 
-    if (!hf_test_mongo_found() || !hf_test_mongo_start(&mongo, 1))
+    if (!hf_test_mongo_is_installed() || !hf_test_mongo_start(&mongo, 1))
         return;
     hf_test_mongo_url(&mongo, url, "");
     add_run(commands, count, "the same, over mongodb:", url);

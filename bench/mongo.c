@@ -322,7 +322,7 @@ int main(int argc, char **argv)
     struct bench bench = {.name = "mongo", .url = "", .rounds = 5};
 
     bench_init(&bench, argc, argv);
-    if (!hf_test_mongo_found()) {
+    if (!hf_test_mongo_is_installed()) {
         (void)fprintf(stderr, "mongo: %s\n", HF_TEST_MONGO_NONE);
         return 0;
     }

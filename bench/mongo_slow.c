@@ -41,7 +41,7 @@ static long delay_writes(struct hf_test_mongo *mongo, unsigned ms)
                    "\"blockConnection\":true,\"blockTimeMS\":%u}}",
                    ms == UINT32_MAX ? "off" : "alwaysOn",
                    ms == UINT32_MAX ? 0 : ms);
-    reply = hf_test_mongo_say(mongo, 0, "admin", json);
+    reply = hf_test_mongo_command(mongo, 0, "admin", json);
     count = strstr(reply, "\"count\" : ");
     return count ? strtol(count + strlen("\"count\" : "), NULL, 10) : 0;
 }
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     struct bench bench = {.name = "mongo_slow", .url = "", .rounds = 3};
 
     bench_init(&bench, argc, argv);
-    if (!hf_test_mongo_found()) {
+    if (!hf_test_mongo_is_installed()) {
         (void)fprintf(stderr, "mongo_slow: %s\n", HF_TEST_MONGO_NONE);
         return 0;
     }

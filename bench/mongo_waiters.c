@@ -67,7 +67,7 @@ static double cpu_seconds(pid_t pid)
 static struct spent read_spent(struct hf_test_mongo *mongo)
 {
     const char *status =
-        hf_test_mongo_say(mongo, 0, "admin", "{\"serverStatus\":1}");
+        hf_test_mongo_command(mongo, 0, "admin", "{\"serverStatus\":1}");
     const char *network = strstr(status, "\"network\" :");
 
     return (struct spent){
@@ -87,7 +87,7 @@ static void await_queue(struct crowd *crowd, unsigned size)
                    "{\"count\":\"locks\",\"query\":{\"queue\":{\"$size\":%u}}}",
                    size);
     for (unsigned waited = 0; waited < QUEUE_MS; waited += 100) {
-        if (strstr(hf_test_mongo_say(crowd->mongo, 0, "holdfast", json),
+        if (strstr(hf_test_mongo_command(crowd->mongo, 0, "holdfast", json),
                    "\"n\" : 1"))
             return;
         bench_sleep_ms(100);
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
     char url[HF_TEST_MONGO_URL_SIZE];
 
     bench_init(&bench, argc, argv);
-    if (!hf_test_mongo_found()) {
+    if (!hf_test_mongo_is_installed()) {
         (void)fprintf(stderr, "mongo_waiters: %s\n", HF_TEST_MONGO_NONE);
         return 0;
     }

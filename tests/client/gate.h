@@ -9,7 +9,7 @@
 static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
 static bool gate_open;
-static bool gate_reached; /* the callback is blocked */
+static bool gate_reached; /* the callback has reached the gate */
 
 static void set_gate(bool *flag)
 {

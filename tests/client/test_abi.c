@@ -218,8 +218,7 @@ static void missing_options_have_their_defaults(void **state)
 }
 
 /* An invalid size means that the struct was not initialized, so opts.error is
- * not a valid pointer either: the error must be reported by the client
- * alone. */
+ * not a valid pointer either: only hf_client_error() may report the error. */
 static void invalid_sizes_are_refused(void **state)
 {
     const size_t sizes[] = {0, 3, sizeof(size_t) - 1, 4097, SIZE_MAX};

@@ -145,7 +145,8 @@ static void an_interrupted_list_stops_calling_back(void **state)
     sleep_ms(100);
     set_gate(&gate_open);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(err == HF_EINTR || err == HF_OK); /* HF_OK if it was too late */
+    /* HF_OK if the list ended before the interrupt. */
+    assert_true(err == HF_EINTR || err == HF_OK);
     sleep_ms(100);
     assert_int_equal(failures, 0);
     hf_lock_free(locks[0]);
@@ -211,8 +212,8 @@ static void stay_in_event(struct hf_lock *lock, enum hf_lock_event event,
     atomic_store(&event_returned, true);
 }
 
-/* The user gets no handle for hf_lock_free(), so hf_acquire() itself waits for
- * the callback. */
+/* A refused hf_acquire() returns no handle that the program could free, so
+ * hf_acquire() itself waits for the callback. */
 static void a_refused_lock_waits_for_its_callback(void **state)
 {
     struct hf_lock_opts opts;

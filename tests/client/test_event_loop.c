@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "lib/faulty.h"
 
-#include "client/one_client.h" /* last: `client` is a variable from here on */
+#include "client/one_client.h" /* last, because it defines `client` */
 
 static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
 {
@@ -76,8 +76,8 @@ static void blocked_threads_pass_the_driver_role_on(void **state)
     assert_int_equal(guarded, THREADS * ROUNDS);
 }
 
-/* Return true if the claim timed out. On a busy machine, the withdrawal may not
- * be confirmed in time; the result is then HF_EINDOUBT. */
+/* Returns true if the claim timed out. On a busy machine, the withdrawal may
+ * not be confirmed in time; the result is then HF_EINDOUBT. */
 static bool is_timeout(enum hf_err err)
 {
     return err == HF_ETIMEDOUT || err == HF_EINDOUBT;
@@ -228,7 +228,7 @@ static void a_background_thread_runs_the_callbacks(void **state)
     hf_lock_free(lock);
 }
 
-/* Acquire a renewed lock, sleep for four times its ttl, and release it. Return
+/* Acquire a renewed lock, sleep for four times its ttl, and release it. Returns
  * false if the machine was too busy to renew it in time. */
 static bool is_renewed_in_time(uint32_t ttl_ms)
 {
@@ -321,7 +321,7 @@ static void closing_returns_by_its_deadline(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &held), HF_OK);
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     assert_int_equal(hf_acquire_start(client, hf_key_of("x"), &opts, &pending,
                                       note_result, NULL, &future),
                      HF_OK);
@@ -369,7 +369,7 @@ static void a_client_outlives_its_blocked_calls(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     assert_int_equal(pthread_create(&thread, NULL, release_main, lock), 0);
     sleep_ms(50);
     hf_lock_free(lock);
@@ -479,7 +479,7 @@ static _Noreturn void holder_main(uint32_t ttl_ms)
     }
 }
 
-/* Consume the reports received so far. Return true if LOST is among them. */
+/* Consume the reports received so far. Returns true if LOST is among them. */
 static bool has_reported_lost(int fd)
 {
     struct pollfd now = {.fd = fd, .events = POLLIN};
@@ -496,8 +496,8 @@ static bool has_reported_lost(int fd)
 }
 
 /* Start a child that holds a lock, and stop it for longer than the ttl. Fail if
- * it then runs another callback before LOST. Return false if the child lost its
- * lock before it was stopped. */
+ * it then runs another callback before LOST. Returns false if the child lost
+ * its lock before it was stopped. */
 static bool gets_lost_first(uint32_t ttl_ms)
 {
     int ends[2];

@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "lib/faulty.h"
 
-#include "client/one_client.h" /* last: `client` is a variable from here on */
+#include "client/one_client.h" /* last, because it defines `client` */
 
 static struct hf_lock *held; /* the lock on "k" */
 
@@ -266,7 +266,7 @@ static void an_interrupted_renewal_is_in_doubt(void **state)
     pthread_t thread;
 
     (void)state;
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     assert_int_equal(pthread_create(&thread, NULL, renew_main, held), 0);
     interrupt_until_ended(1);
     assert_int_equal(pthread_join(thread, NULL), 0);

@@ -1,5 +1,6 @@
-/* Limits of the client and the list: HF_ELIMIT, or a DROPPED event. The limits
- * of the table and of the decoders are tested in tests/unit. */
+/* What happens at the limits of a client and of hf_list(): HF_ELIMIT, or a
+ * DROPPED event. The limits of the table and of the decoders are tested in
+ * tests/unit. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -179,7 +180,8 @@ static void events_beyond_the_queue_are_reported_as_dropped(void **state)
     (void)state;
     assert_int_equal(hf_open("memory:x", NULL, &overflow.watcher), HF_OK);
     assert_int_equal(hf_open("memory:x", NULL, &overflow.other), HF_OK);
-    process(overflow.watcher, 1); /* so that no threads are started */
+    /* After hf_process(), the client starts no threads. */
+    process(overflow.watcher, 1);
     assert_int_equal(hf_watch_open_start(overflow.watcher, hf_key_of(""), NULL,
                                          on_event, &overflow, &watch, NULL,
                                          NULL, NULL),

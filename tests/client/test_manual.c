@@ -48,8 +48,8 @@ static void wait_until_invalid(const struct hf_lock *lock)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-/* The other cases check only that there are more threads than before, because a
- * sanitizer may start a thread of its own. */
+/* The other cases check that there are more threads than before, and not how
+ * many, because a sanitizer may start a thread of its own. */
 static void start_calls_start_no_thread(void **state)
 {
     struct hf_lock_opts opts = renewed_opts();

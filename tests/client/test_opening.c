@@ -241,7 +241,7 @@ static void hf_close_start_does_not_wait_for_an_opening(void **state)
 {
     (void)state;
     assert_int_equal(start_opening(false, NULL), HF_OK);
-    assert_true(hf_fd(client) >= 0); /* so that no threads are started */
+    assert_true(hf_fd(client) >= 0); /* after hf_fd(), no thread is started */
     assert_int_equal(hf_close_start(client, 20, note_result, NULL), HF_OK);
     process_until(2);
     assert_int_equal(last_result, HF_OK);
@@ -256,7 +256,7 @@ static void an_opening_that_completes_in_time_is_closed(void **state)
 {
     (void)state;
     assert_int_equal(start_opening(false, NULL), HF_OK);
-    assert_true(hf_fd(client) >= 0); /* so that no threads are started */
+    assert_true(hf_fd(client) >= 0); /* after hf_fd(), no thread is started */
     assert_int_equal(hf_close_start(client, 100000, note_result, NULL), HF_OK);
     open_gate();
     process_until(2);
@@ -292,7 +292,7 @@ static void check_close_in_callback(bool background)
                                       NULL, &future),
                      HF_OK);
     if (!background)
-        (void)hf_fd(client); /* so that no threads are started */
+        (void)hf_fd(client); /* after hf_fd(), no thread is started */
     assert_int_equal(hf_wait_held_start(client, hf_key_of("k"), 0, NULL,
                                         close_in_callback, NULL, NULL),
                      HF_OK);
@@ -339,7 +339,7 @@ static void hf_close_start_completes_while_the_server_is_silent(void **state)
     assert_int_equal(hf_client_open("memory:closing", NULL, &env, &client),
                      HF_OK);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
-    hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(client), HF_CUT_ALL);
     (void)hf_fd(client);
     assert_int_equal(hf_close_start(client, 50, note_result, NULL), HF_OK);
     assert_int_equal(hf_close_start(client, 50, note_result, NULL), HF_ECLOSED);

@@ -8,7 +8,7 @@
 
 static struct hf_world world;
 static struct hf_client *client, *other;
-static struct hf_lock *held; /* by `client`, during the whole test */
+static struct hf_lock *held; /* `client` holds it during the whole test */
 
 static bool is_expected(enum hf_err err)
 {
@@ -22,8 +22,8 @@ static void require_expected(enum hf_err err)
     assert_true(is_expected(err));
 }
 
-/* Return the result of the future. `err` is the result of the call that started
- * it; return `err` if it is not HF_OK. */
+/* Wait for `future` and return its result. `err` is the result of the call that
+ * started it; if it is not HF_OK, there is no future, and `err` is returned. */
 static enum hf_err result_of(enum hf_err err, struct hf_future *future)
 {
     return err ? err : hf_world_wait(&world, future);
@@ -215,7 +215,7 @@ static void set_up(void)
     other = hf_world_open(&world);
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 600000;
-    assert_int_equal(hf_world_lock(&world, client, "held", &opts, &held),
+    assert_int_equal(hf_world_acquire(&world, client, "held", &opts, &held),
                      HF_OK);
 }
 
@@ -224,7 +224,7 @@ static void tear_down(void)
     /* Claims that could not be withdrawn end when their leases expire. */
     hf_world_run(&world, 12000);
     assert_true(hf_lock_valid_for(held, 0));
-    assert_int_equal(hf_world_unlock(&world, held), HF_OK);
+    assert_int_equal(hf_world_release(&world, held), HF_OK);
     hf_lock_free(held);
     hf_world_fini(&world);
 }

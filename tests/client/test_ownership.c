@@ -13,7 +13,8 @@ static struct hf_lock *acquire_lock(struct hf_client *client, uint32_t ttl_ms)
     struct hf_lock_opts opts = options(ttl_ms, 0);
     struct hf_lock *lock;
 
-    assert_int_equal(hf_world_lock(&world, client, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_world_acquire(&world, client, "k", &opts, &lock),
+                     HF_OK);
     return lock;
 }
 
@@ -53,7 +54,7 @@ static void a_detached_handle_that_claims_again_keeps_the_old_claim(
     hf_world_run(&world, 400);
     assert_int_equal(claim(first), HF_EBUSY);
     assert_true(hf_lock_valid_for(adopted, 1000));
-    assert_true(hf_world_held(&world, "k", NULL));
+    assert_true(hf_world_is_held(&world, "k", NULL));
     hf_lock_free(first);
     hf_lock_free(adopted);
 }
@@ -72,7 +73,7 @@ static void a_lost_adopter_that_claims_again_keeps_the_old_claim(void **state)
     assert_int_equal(claim(adopted), HF_EBUSY);
     hf_world_run(&world, 100);
     assert_true(hf_lock_valid_for(first, 1000));
-    assert_true(hf_world_held(&world, "k", NULL));
+    assert_true(hf_world_is_held(&world, "k", NULL));
     hf_lock_free(first);
     hf_lock_free(adopted);
 }
@@ -85,7 +86,7 @@ static void detaching_ends_validity_permanently(void **state)
 
     (void)state;
     /* A renewal that is confirmed after the handle was detached does not make
-     * it valid again. */
+     * the handle valid again. */
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
     assert_int_equal(hf_renew_start(first, 0, NULL, NULL, &renewal), HF_OK);
     assert_int_equal(hf_lock_detach(first), HF_OK);
@@ -95,7 +96,7 @@ static void detaching_ends_validity_permanently(void **state)
     assert_int_equal(hf_lock_remaining_ms(first), 0);
     assert_int_equal(hf_lock_state(first), HF_LOCK_IDLE);
 
-    assert_int_equal(hf_world_unlock(&world, adopted), HF_OK);
+    assert_int_equal(hf_world_release(&world, adopted), HF_OK);
     third = acquire_lock(b, 10000);
     hf_world_run(&world, 5000);
     assert_false(hf_lock_valid_for(first, 0));
@@ -114,14 +115,14 @@ static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
     assert_int_equal(hf_lock_detach(lock), HF_OK);
     assert_true(hf_lock_token(lock) > 0); /* an adopter needs the token */
     hf_lock_nonce(lock, before);
-    assert_int_equal(hf_world_unlock(&world, lock), HF_ESTATE);
+    assert_int_equal(hf_world_release(&world, lock), HF_ESTATE);
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_ESTATE);
     assert_int_equal(claim(lock), HF_EBUSY);
     hf_lock_nonce(lock, after);
     assert_true(memcmp(before, after, sizeof(before)) != 0);
     hf_lock_free(lock);
     hf_world_run(&world, 1000);
-    assert_true(hf_world_held(&world, "k", NULL));
+    assert_true(hf_world_is_held(&world, "k", NULL));
 }
 
 /* ---- A loss is final ----------------------------------------------------*/
@@ -131,8 +132,8 @@ static void run_until_left(const struct hf_lock *lock, uint32_t ms)
     hf_world_run(&world, hf_lock_remaining_ms(lock) - ms);
 }
 
-/* The turn began before validity ended, but the answer arrives after it has
- * ended, so the renewal is too late. */
+/* The turn begins before the end of validity and the answer arrives after it,
+ * so the renewal is too late. */
 static void a_renewal_is_judged_when_its_answer_arrives(void **state)
 {
     struct hf_lock *lock = acquire_lock(a, 1000);
@@ -156,7 +157,7 @@ static void a_grant_is_judged_when_its_answer_arrives(void **state)
     (void)state;
     opts.ttl_includes_wait = true;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_STALL, 1, 500);
-    err = hf_world_lock(&world, a, "k", &opts, &lock);
+    err = hf_world_acquire(&world, a, "k", &opts, &lock);
     assert_int_equal(err, HF_EUNAVAIL);
     hf_client_error(a, &error);
     assert_non_null(strstr(error.text, "ttl"));
@@ -182,7 +183,8 @@ static void a_restarted_claim_reads_the_clock_again(void **state)
     world.plain = true; /* requests are answered in the same turn */
     client = hf_world_open(&world);
     world.on_clock = stall_after_clock;
-    assert_int_equal(hf_world_lock(&world, client, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_world_acquire(&world, client, "k", &opts, &lock),
+                     HF_OK);
     assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
@@ -241,7 +243,7 @@ static void a_lost_answer_is_resolved_by_a_server_with_its_data(void **state)
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE_ANSWER, 1, 0);
-    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    assert_int_equal(hf_world_release(&world, lock), HF_OK);
     hf_lock_free(lock);
 }
 
@@ -261,7 +263,7 @@ static void a_refused_claim_has_no_token(void **state)
     /* The key is granted, but the renewal that confirms the grant is lost. */
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_RENEW, HF_LOSE, 99, 0);
-    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_release(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
     assert_true(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW) > 1);
     assert_int_equal(hf_lock_token(lock), 0);
@@ -271,7 +273,7 @@ static void a_refused_claim_has_no_token(void **state)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-static struct hf_client *real; /* a client in real time */
+static struct hf_client *real; /* a client that uses the real clock */
 static struct hf_lock *shared;
 static atomic_bool waiting;
 static atomic_int owners, failures;
@@ -316,7 +318,7 @@ static void *await_main(void *arg)
     return NULL;
 }
 
-/* Whether a thread is blocked in hf_lock_wait(). */
+/* Returns true if a thread is blocked in hf_lock_wait(). */
 static bool is_awaited(struct hf_lock *lock)
 {
     bool awaited;

@@ -12,7 +12,8 @@ static struct hf_lock *acquire_lock(struct hf_client *client, const char *key,
     struct hf_lock_opts opts = options(ttl_ms, 0);
     struct hf_lock *lock;
 
-    assert_int_equal(hf_world_lock(&world, client, key, &opts, &lock), HF_OK);
+    assert_int_equal(hf_world_acquire(&world, client, key, &opts, &lock),
+                     HF_OK);
     return lock;
 }
 
@@ -41,8 +42,8 @@ static struct hf_watch *watch_all(struct hf_client *client)
     return watch;
 }
 
-/* Release the lock of `b` when the request of `a` is answered, but submit() has
- * not returned yet. */
+/* Release the lock of `b` after the request of `a` is answered, but before
+ * submit() returns. */
 static void release_on_cue(struct hf_world *at)
 {
     if (hf_dlist_is_empty(&a->loop.answered)) {
@@ -164,8 +165,8 @@ static struct hf_future *wait_with_full_window(struct hf_lock **lock)
     return future;
 }
 
-/* The UNLOCK is parked until the LOCK is answered. Then the UNLOCK is sent, and
- * frees the key for the claim that was queued by this LOCK. */
+/* The window is full, so the UNLOCK is not sent before the LOCK is answered. It
+ * then hands the key over to the claim that this LOCK has queued. */
 static void a_parked_unlock_may_grant_the_claim_that_made_room(void **state)
 {
     struct hf_lock *first = acquire_lock(a, "k", 60000), *second = NULL;
@@ -179,7 +180,7 @@ static void a_parked_unlock_may_grant_the_claim_that_made_room(void **state)
     assert_int_equal(hf_lock_position(second), 0);
     hf_world_run(&world, 5000);
     assert_true(hf_lock_valid_for(second, 0));
-    assert_int_equal(hf_world_unlock(&world, second), HF_OK);
+    assert_int_equal(hf_world_release(&world, second), HF_OK);
     hf_lock_free(first);
     hf_lock_free(second);
     hf_world_run(&world, 5000);
@@ -231,7 +232,7 @@ static void a_handle_freed_before_acquire_returns_is_canceled(void **state)
     opts.arg = &holder;
     assert_int_equal(hf_acquire(a, hf_key_of("k"), &opts, &lock), HF_ECANCELED);
     assert_null(lock);
-    assert_false(hf_world_held(&world, "k", NULL));
+    assert_false(hf_world_is_held(&world, "k", NULL));
 }
 
 static void freeing_a_handle_cancels_its_blocked_claim(void **state)
@@ -245,7 +246,7 @@ static void freeing_a_handle_cancels_its_blocked_claim(void **state)
     opts.idle = true;
     assert_int_equal(hf_lock_new(a, hf_key_of("k"), &opts, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_ECANCELED);
-    assert_false(hf_world_held(&world, "k", NULL));
+    assert_false(hf_world_is_held(&world, "k", NULL));
 }
 
 /* The process was stopped just after the grant, so LOST is reported before the
@@ -312,7 +313,7 @@ static void a_late_renewal_does_not_extend_the_next_claim(void **state)
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
     assert_int_equal(hf_renew_start(lock, 60000, NULL, NULL, &renewal), HF_OK);
-    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    assert_int_equal(hf_world_release(&world, lock), HF_OK);
     hf_faulty_forget(&world.net);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &claim), HF_OK);
     assert_int_equal(hf_world_wait(&world, claim), HF_OK);
@@ -335,7 +336,7 @@ static void the_shortest_lease_is_renewed_once_a_millisecond(void **state)
 
     (void)state;
     opts.renew = true;
-    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_world_acquire(&world, a, "k", &opts, &lock), HF_OK);
     hf_world_run(&world, 50);
     assert_true(hf_lock_valid_for(lock, 0));
     assert_in_range(hf_faulty_sent(hf_faulty_of(a), HF_ON_RENEW), 25, 50);

@@ -99,9 +99,9 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
     sim->verbose = getenv("HF_SEED") != NULL;
     hf_random_init(&sim->random, seed * 2 + 12345);
     hf_world_init(&sim->world, seed);
-    /* The history is checked for FIFO order only if no waiter can miss its
-     * grant, because of a lost push or because it is stopped: such a waiter
-     * goes to the end of the queue. */
+    /* Check FIFO order only if no waiter can miss its grant. If a push is lost
+     * or a client is stopped, the grant may expire, and the claim then enters
+     * the queue again at its end. */
     hf_recorder_init(&sim->recorder, !plan->network && !plan->stops);
     sim->client_count = 2 + sim_below(sim, CLIENTS_MAX - 1);
     sim->key_count = 1 + sim_below(sim, KEYS_MAX);
@@ -119,7 +119,7 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
     sim->world.observe_arg = sim;
 }
 
-/* Run one seed. Return a hash of everything that happened. */
+/* Run one seed. Returns a hash of everything that happened, to compare runs. */
 static uint64_t run_seed(uint64_t seed, const struct plan *plan)
 {
     static struct sim sim;
@@ -171,7 +171,7 @@ static void run_seeds(const char *name, uint64_t first, unsigned default_count,
         return;
     }
     if (limit > 0) {
-        first = (uint64_t)time(NULL) * 1000000; /* seeds that were never run */
+        first = (uint64_t)time(NULL) * 1000000; /* new seeds in each run */
         count = UINT64_MAX - first;
     }
     for (uint64_t i = 0; i < count; i++) {

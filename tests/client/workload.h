@@ -30,9 +30,10 @@ enum {
 /* The kinds of faults that a seed may draw. */
 struct plan {
     bool network, clocks, stops, cuts, closes;
-    bool transfers;  /* locks are detached, and adopted by another client */
-    bool loses_data; /* the server loses its data now and then: one holder and
-                        increasing tokens are not checked */
+    bool transfers; /* locks are detached, and adopted by another client */
+    /* The server loses its data now and then. Two clients may then hold a key,
+     * and tokens may decrease, so neither is checked. */
+    bool loses_data;
 };
 
 /* One handle, used for one claim after another. */
@@ -44,10 +45,10 @@ struct claim {
     bool own_handle; /* from hf_lock_new(), so it can be freed at any time */
     bool has_events; /* the handle has an event callback */
     bool claiming, held, releasing;
-    bool granted;    /* hf_acquire_start() returned HF_OK, and the lock was not
-                     released since */
-    bool adopted;    /* from another client; not recorded in the history */
-    unsigned events; /* bits 1 << enum hf_lock_event */
+    /* The claim succeeded, and the lock was not released or detached since. */
+    bool granted;
+    bool adopted;    /* the lock was adopted; it is not in the history */
+    unsigned events; /* events reported so far: bits 1 << enum hf_lock_event */
     uint64_t token;
     size_t lock_op;
     hf_time claimed_at;
@@ -58,7 +59,7 @@ struct claim {
 /* One call that has not completed. */
 struct call {
     struct sim *sim;
-    struct claim *claim; /* NULL: not on a handle */
+    struct claim *claim; /* NULL if the call is not on a handle */
     unsigned client;
     enum hf_op_kind kind;
     bool recorded;   /* sim_call_begin() was called */
@@ -83,13 +84,13 @@ struct sim {
     struct claim claims[CLIENTS_MAX * CLAIMS_PER_CLIENT];
     struct hf_faulty_odds odds;
     uint64_t started, completed; /* calls */
-    bool ending;                 /* start nothing new */
-    bool verbose;                /* print a trace: one seed is replayed */
+    bool ending;                 /* the run is ending: start no new claims */
+    bool verbose; /* print a trace, because one seed is replayed */
 };
 
 extern const char *const sim_keys[KEYS_MAX];
 
-/* Print what happens, if one seed is replayed. */
+/* Print what a client does, if a single seed is replayed. */
 #define TRACE(sim, ...)                                                        \
     do {                                                                       \
         if ((sim)->verbose) {                                                  \
@@ -112,8 +113,8 @@ extern const char *const sim_keys[KEYS_MAX];
         }                                                                      \
     } while (0)
 
-/* Return a random number below `bound`. Return true with a probability of
- * `percent`. */
+/* sim_below() returns a random number below `bound`. sim_chance() returns true
+ * with a probability of `percent`. */
 uint32_t sim_below(struct sim *sim, uint32_t bound);
 bool sim_chance(struct sim *sim, uint32_t percent);
 
@@ -133,9 +134,11 @@ uint64_t sim_now(const struct sim *sim);
 /* Write the nonce of `lock` as hexadecimal digits and a terminating 0. */
 void sim_nonce_text(const struct hf_lock *lock, char *text);
 
-/* Create a call; `claim` may be NULL. If it fails to start, free it. Otherwise
- * call sim_call_started(), then sim_call_begin() and sim_call_end() if the
- * history is to contain it, and sim_call_complete(). */
+/* Allocate the struct of a call before the library is called; `claim` may be
+ * NULL. If the library refuses the call, free() the struct. Otherwise call
+ * sim_call_started() and, after the result has arrived, sim_call_complete(). A
+ * call that the history contains also needs sim_call_begin() and
+ * sim_call_end(). */
 struct call *sim_call_new(struct sim *sim, struct claim *claim,
                           unsigned client);
 void sim_call_started(struct call *call);
@@ -147,19 +150,19 @@ void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key);
  * when the validity of a granted or renewed lock ends. */
 void sim_call_end(struct call *call, enum hf_err err, hf_time deadline);
 
-/* The result of the call was delivered: check and free it. */
+/* Check a call whose result was delivered, and free it. */
 void sim_call_complete(struct call *call, enum hf_err err);
 
 /* Record a release in the background, whose result is never known. */
 void sim_record_background_release(struct claim *claim);
 
-/* While it waited, the claim may have been granted and have expired without the
- * client's knowledge, once for each lease that fits into the wait. Record these
- * grants as possible. */
+/* While a claim waits, it may be granted and expire without the client's
+ * knowledge, once for each lease that fits into the wait. Record that these
+ * grants are possible. */
 void sim_record_missed_grants(struct claim *claim);
 
-/* hf_world.observe: check that each key has at most one valid holder, and that
- * losses are reported. */
+/* The `observe` callback of the world: check that each key has at most one
+ * valid holder, and that losses are reported. */
 void sim_observe(struct hf_world *world, void *arg);
 
 /* Fail if an unlock returned HF_OK although the server has not ended the
@@ -175,11 +178,12 @@ void sim_check_nothing_is_left(struct sim *sim);
 
 void sim_check_history(struct sim *sim);
 
-/* Draw the faults of the whole run, and inject a random fault now or none. */
+/* sim_draw_faults() draws the odds and the clocks of the whole run.
+ * sim_inject_fault() injects one random fault now, or none. */
 void sim_draw_faults(struct sim *sim);
 void sim_inject_fault(struct sim *sim, unsigned client);
 
-/* Whether the client is stopped, as by SIGSTOP. */
+/* Returns true if the client is stopped, as by SIGSTOP. */
 bool sim_is_stopped(const struct sim *sim, unsigned client);
 
 /* End all faults, release all locks, and start no new claims. */

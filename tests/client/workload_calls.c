@@ -63,8 +63,8 @@ void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key)
                                  });
 }
 
-/* Return whether the operation took effect. The result is HF_OP_UNKNOWN if the
- * call was given up, because the server may have executed it. */
+/* Convert an error code to a result for the history. A call that was given up
+ * has the result HF_OP_UNKNOWN, because the server may have executed it. */
 static enum hf_op_result result_of(enum hf_err err)
 {
     switch (err) {

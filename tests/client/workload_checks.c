@@ -8,7 +8,8 @@
 
 /* ---- After every turn ---------------------------------------------------*/
 
-/* Whether the lock is lost, and LOST is not reported although it should be. */
+/* Returns true if the lock is lost, has an event callback, and LOST is not
+ * reported yet. */
 static bool is_unreported_loss(const struct claim *claim)
 {
     return claim->granted && claim->has_events && !claim->releasing &&

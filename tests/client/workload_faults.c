@@ -65,10 +65,10 @@ void sim_inject_fault(struct sim *sim, unsigned client)
     }
     if (plan->cuts && sim_chance(sim, 6)) {
         TRACE(sim, "client %u: the network changes", client);
-        hf_faulty_cut(
-            faulty, sim_chance(sim, 60)
-                        ? HF_CUT_NONE
-                        : (enum hf_faulty_cut)sim_below(sim, HF_CUT_DEAF + 1));
+        hf_faulty_cut(faulty, sim_chance(sim, 60)
+                                  ? HF_CUT_NONE
+                                  : (enum hf_faulty_cut)sim_below(
+                                        sim, HF_CUT_ANSWERS + 1));
     }
     if (plan->closes && sim_chance(sim, 1))
         close_client(sim, client);

@@ -14,9 +14,9 @@ static void every_claim_has_a_new_nonce(void)
     for (int i = 0; i < 2; i++) {
         struct hf_lock *lock = NULL;
 
-        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
         hf_lock_nonce(lock, nonces[i]);
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_release(client, lock));
         hf_lock_free(lock);
     }
 
@@ -35,7 +35,7 @@ static void handle_has_key_token_nonce_and_deadline(void)
     struct hf_lock *lock = NULL;
     int64_t before = suite_now_ms();
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
 
     assert_int_equal(hf_lock_key(lock).size, key.size);
     assert_memory_equal(hf_lock_key(lock).data, key.data, key.size);
@@ -62,7 +62,7 @@ static void default_ttl_is_ten_seconds(void)
 
     suite_restore_defaults();
     before = suite_now_ms();
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
 
     assert_true(hf_lock_deadline(lock) >= before + 10000);
     assert_true(hf_lock_deadline(lock) <= suite_now_ms() + 10000);
@@ -73,8 +73,8 @@ static void default_ttl_is_ten_seconds(void)
     suite_close(client);
 }
 
-/* GO-04: the default is not shorter. A test of hf_lock_opts_init() checks that
- * it is not longer. */
+/* GO-04: the default wait is at least five seconds. A test of
+ * hf_lock_opts_init() checks that it is not longer. */
 static void default_wait_is_five_seconds(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -84,7 +84,7 @@ static void default_wait_is_five_seconds(void)
     unsigned claims = 0;
     int64_t began = 0;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     suite_restore_defaults();
     hf_lock_opts_init(&opts);
     assert_int_equal(opts.wait_ms, 5000);
@@ -106,14 +106,14 @@ static void held_key_is_busy_without_a_wait(void)
     struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *none = NULL;
 
-    expect_ok(recorded_lock(holder, key, &once, &lock));
+    expect_ok(recorded_acquire(holder, key, &once, &lock));
     once.on_event = suite_on_lock_event;
     once.arg = &reported;
-    expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
+    expect_err(recorded_acquire(other, key, &once, &none), HF_EBUSY);
 
     assert_null(none);
     assert_int_equal(reported.count, 0);
-    assert_true(recorded_valid(holder, lock));
+    assert_true(recorded_is_valid(holder, lock));
     hf_lock_free(lock);
     suite_close(other);
     suite_close(holder);
@@ -130,7 +130,7 @@ static void a_free_key_is_granted_with_any_wait(void)
         struct hf_lock *lock = NULL;
 
         expect_ok(
-            recorded_lock(client, suite_key_number("k", i), &opts, &lock));
+            recorded_acquire(client, suite_key_number("k", i), &opts, &lock));
         assert_true(hf_lock_valid_for(lock, 0));
         hf_lock_free(lock);
     }
@@ -144,9 +144,9 @@ static void keys_are_independent(void)
     struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *first = NULL, *second = NULL;
 
-    expect_ok(recorded_lock(one, suite_key("k1"), &once, &first));
+    expect_ok(recorded_acquire(one, suite_key("k1"), &once, &first));
 
-    expect_ok(recorded_lock(two, suite_key("k2"), &once, &second));
+    expect_ok(recorded_acquire(two, suite_key("k2"), &once, &second));
     hf_lock_free(first);
     hf_lock_free(second);
     suite_close(one);
@@ -160,9 +160,9 @@ static void a_key_and_its_prefix_are_independent(void)
     struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *longer = NULL;
 
-    expect_ok(recorded_lock(client, suite_key("k"), &once, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &once, &lock));
 
-    expect_ok(recorded_lock(client, suite_key("kk"), &once, &longer));
+    expect_ok(recorded_acquire(client, suite_key("kk"), &once, &longer));
     hf_lock_free(lock);
     hf_lock_free(longer);
     suite_close(client);
@@ -176,9 +176,9 @@ static void a_client_cannot_acquire_its_own_lock_again(void)
     struct hf_lock *lock = NULL, *again = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &once, &lock));
+    expect_ok(recorded_acquire(client, key, &once, &lock));
 
-    expect_err(recorded_lock(client, key, &once, &again), HF_EBUSY);
+    expect_err(recorded_acquire(client, key, &once, &again), HF_EBUSY);
     assert_null(again);
     assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
@@ -194,9 +194,9 @@ static void an_equal_value_does_not_acquire_a_held_key(void)
     struct hf_key key = suite_key("k");
 
     once.value = hf_bytes_of("v");
-    expect_ok(recorded_lock(one, key, &once, &lock));
+    expect_ok(recorded_acquire(one, key, &once, &lock));
 
-    expect_err(recorded_lock(two, key, &once, &again), HF_EBUSY);
+    expect_err(recorded_acquire(two, key, &once, &again), HF_EBUSY);
     hf_lock_free(lock);
     suite_close(one);
     suite_close(two);
@@ -212,10 +212,10 @@ static void tokens_increase_over_releases(void)
     for (int i = 0; i < 3; i++) {
         struct hf_lock *lock = NULL;
 
-        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
         assert_true(hf_lock_token(lock) > last);
         last = hf_lock_token(lock);
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_release(client, lock));
         hf_lock_free(lock);
     }
     suite_close(client);
@@ -230,8 +230,8 @@ static void tokens_increase_over_an_expiry(void)
     struct hf_lock *lost = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(one, key, &short_opts, &lost));
-    expect_ok(recorded_lock(two, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(one, key, &short_opts, &lost));
+    expect_ok(recorded_acquire(two, key, &short_opts, &lock));
 
     assert_true(hf_lock_token(lock) > hf_lock_token(lost));
     hf_lock_free(lost);
@@ -252,7 +252,7 @@ static void tokens_increase_over_clients(void)
         struct hf_client *client = suite_open();
         struct hf_lock *lock = NULL;
 
-        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
         assert_true(hf_lock_token(lock) > last);
         last = hf_lock_token(lock);
         suite_close(client);
@@ -271,7 +271,7 @@ static void tokens_increase_over_a_restart(void)
         struct hf_client *client = suite_open();
         struct hf_lock *lock = NULL;
 
-        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
         assert_true(hf_lock_token(lock) > last);
         last = hf_lock_token(lock);
         suite_close(client);
@@ -289,9 +289,9 @@ static void one_of_two_batched_claims_wins(void)
     struct hf_future *first = NULL, *second = NULL;
 
     expect_ok(
-        recorded_lock_start(client, key, &once, &lock, NULL, NULL, &first));
+        recorded_acquire_start(client, key, &once, &lock, NULL, NULL, &first));
     expect_ok(
-        recorded_lock_start(client, key, &once, &none, NULL, NULL, &second));
+        recorded_acquire_start(client, key, &once, &none, NULL, NULL, &second));
     expect_ok(suite_future_result(first, HF_FOREVER));
     expect_err(suite_future_result(second, HF_FOREVER), HF_EBUSY);
 
@@ -310,9 +310,9 @@ static void a_refused_claim_leaves_no_trace(void)
     struct hf_info info;
 
     opts.note = "the holder";
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.note = "the loser";
-    expect_err(recorded_lock(other, key, &opts, &none), HF_EBUSY);
+    expect_err(recorded_acquire(other, key, &opts, &none), HF_EBUSY);
 
     expect_ok(recorded_read(other, key, &info));
     assert_string_equal(info.note, "the holder");
@@ -335,11 +335,11 @@ static bool leaves_no_grant(unsigned round)
     struct hf_lock *lock = NULL, *next = NULL;
     bool confirmed = false;
 
-    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &short_opts, &lock));
     confirmed = suite_expect_timeout(other, key, &short_opts) == 1;
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     short_opts.wait_ms = confirmed ? 0 : SUITE_TIMEOUT_MS;
-    expect_ok(recorded_lock(holder, key, &short_opts, &next));
+    expect_ok(recorded_acquire(holder, key, &short_opts, &next));
 
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -361,9 +361,9 @@ static void busy_invalid_and_timed_out_are_different_errors(void)
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
 
-    expect_err(recorded_lock(other, key, &opts, &none), HF_EBUSY);
+    expect_err(recorded_acquire(other, key, &opts, &none), HF_EBUSY);
     opts.wait_ms = 20;
     (void)suite_expect_timeout(other, key, &opts);
     expect_err(hf_acquire(other, hf_key_of(""), &opts, &none), HF_EINVAL);
@@ -384,7 +384,7 @@ static void an_unreachable_server_is_unavailable(void)
 
     opts.timeout_ms = 1000;
     if (err == HF_OK) {
-        err = recorded_lock(client, suite_key("k"), &opts, &lock);
+        err = recorded_acquire(client, suite_key("k"), &opts, &lock);
         (void)recorded_close(client, 1000);
     }
 

@@ -16,14 +16,14 @@ static void expect_normal_key(struct hf_client *client, struct hf_key key)
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, &once, &lock));
-    expect_err(recorded_lock(client, key, &once, &none), HF_EBUSY);
+    expect_ok(recorded_acquire(client, key, &once, &lock));
+    expect_err(recorded_acquire(client, key, &once, &none), HF_EBUSY);
     expect_ok(recorded_read(client, key, &info));
     assert_true(info.held);
     assert_int_equal(info.key.size, key.size);
     assert_memory_equal(info.key.data, key.data, key.size);
     hf_info_fini(&info);
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     hf_lock_free(lock);
 }
 
@@ -51,10 +51,10 @@ static void bytes_after_a_nul_are_part_of_the_key(void)
     struct hf_lock *locks[4] = {0};
 
     for (size_t i = 0; i < 4; i++)
-        expect_ok(recorded_lock(client, keys[i], &once, &locks[i]));
+        expect_ok(recorded_acquire(client, keys[i], &once, &locks[i]));
 
     for (size_t i = 0; i < 4; i++) {
-        expect_ok(recorded_unlock(client, locks[i]));
+        expect_ok(recorded_release(client, locks[i]));
         hf_lock_free(locks[i]);
     }
     suite_close(client);
@@ -90,7 +90,7 @@ static void a_key_has_up_to_a_kibibyte(void)
         HF_EINVAL);
     hf_client_error(client, &error);
     expect_err(error.code, HF_EINVAL);
-    expect_word(error.text, "key");
+    expect_error_text(error.text, "key");
     assert_null(none);
     suite_close(client);
 }
@@ -109,7 +109,7 @@ static void a_value_may_be_any_bytes(void)
         struct hf_lock *lock = NULL;
 
         opts.value = values[i];
-        expect_ok(recorded_lock(client, key, &opts, &lock));
+        expect_ok(recorded_acquire(client, key, &opts, &lock));
         suite_expect_value(client, key, values[i]);
         hf_lock_free(lock);
     }
@@ -130,7 +130,7 @@ static void a_value_has_up_to_64_kibibytes(void)
     for (size_t i = 0; i <= HF_VALUE_MAX; i++)
         bytes[i] = (unsigned char)(i * 7);
     opts.value = (struct hf_bytes){bytes, HF_VALUE_MAX};
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     suite_expect_value(client, key, opts.value);
     expect_ok(recorded_update(client, lock, &opts.value, hf_bytes_of("small")));
     expect_ok(recorded_update(client, lock, NULL, opts.value));
@@ -139,10 +139,10 @@ static void a_value_has_up_to_64_kibibytes(void)
     opts.value.size++;
     opts.error = &error;
     expect_err(hf_acquire(client, suite_key("more"), &opts, &none), HF_EINVAL);
-    expect_word(error.text, "value");
+    expect_error_text(error.text, "value");
     expect_err(hf_update(lock, NULL, opts.value), HF_EINVAL);
     hf_client_error(client, &error);
-    expect_word(error.text, "value");
+    expect_error_text(error.text, "value");
     free(bytes);
     hf_lock_free(lock);
     suite_close(client);
@@ -159,20 +159,20 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     struct hf_lock *lock = NULL, *short_lock = NULL, *none = NULL;
     enum hf_err err;
 
-    expect_ok(recorded_lock(client, suite_key("week"), &opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("week"), &opts, &lock));
     assert_true(hf_lock_valid_for(lock, WEEK_MS - SUITE_LONG_TTL_MS));
     opts.ttl_ms = 1;
-    err = recorded_lock(client, suite_key("short"), &opts, &short_lock);
+    err = recorded_acquire(client, suite_key("short"), &opts, &short_lock);
     if (!suite_lease_was_too_short(err))
         expect_ok(err);
 
     opts.ttl_ms = WEEK_MS + 1;
     opts.error = &error;
     expect_err(hf_acquire(client, suite_key("more"), &opts, &none), HF_EINVAL);
-    expect_word(error.text, "ttl_ms");
+    expect_error_text(error.text, "ttl_ms");
     expect_err(hf_renew(lock, WEEK_MS + 1), HF_EINVAL);
     hf_client_error(client, &error);
-    expect_word(error.text, "ttl_ms");
+    expect_error_text(error.text, "ttl_ms");
     hf_lock_free(lock);
     hf_lock_free(short_lock);
     suite_close(client);
@@ -194,7 +194,7 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
     client_opts.owner = text + 1;
     expect_ok(hf_open(suite_url(), &client_opts, &client));
     opts.note = text + 1;
-    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &opts, &lock));
     expect_ok(recorded_read(client, suite_key("k"), &info));
     assert_string_equal(info.owner, text + 1);
     assert_string_equal(info.note, text + 1);
@@ -204,11 +204,11 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
     opts.error = &error;
     expect_err(hf_acquire(client, suite_key("more"), &opts, &no_lock),
                HF_EINVAL);
-    expect_word(error.text, "note");
+    expect_error_text(error.text, "note");
     client_opts.owner = text;
     client_opts.error = &error;
     expect_err(hf_open(suite_url(), &client_opts, &none), HF_EINVAL);
-    expect_word(error.text, "owner");
+    expect_error_text(error.text, "owner");
     assert_null(none);
     hf_lock_free(lock);
     suite_close(client);
@@ -216,7 +216,7 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
 
 /* ---- Errors -------------------------------------------------------------*/
 
-/* GO-29, MM-01, MS-09 */
+/* Conformance rows GO-29, MM-01 and MS-09. */
 static void an_option_out_of_range_is_named(void)
 {
     struct hf_client *client = suite_open();
@@ -248,7 +248,7 @@ static void an_option_out_of_range_is_named(void)
                    HF_EINVAL);
         hf_client_error(client, &words);
         expect_err(words.code, HF_EINVAL);
-        expect_word(words.text, wrong[i].name);
+        expect_error_text(words.text, wrong[i].name);
         if (wrong[i].opts.size > 3)
             assert_string_equal(error.text, words.text);
         expect_err(hf_acquire_start(client, suite_key("k"), &wrong[i].opts,
@@ -274,7 +274,7 @@ static void zero_means_the_default(void)
     opts.timeout_ms = 0;
     opts.renew_ms = 0;
     before = suite_now_ms();
-    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &opts, &lock));
 
     assert_in_range(hf_lock_deadline(lock), before + 10000,
                     suite_now_ms() + 10000);
@@ -293,11 +293,11 @@ static void an_empty_key_is_refused(void)
 
     opts.error = &error;
     expect_err(hf_acquire(client, hf_key_of(""), &opts, &none), HF_EINVAL);
-    expect_word(error.text, "key");
+    expect_error_text(error.text, "key");
     expect_err(hf_acquire(client, hf_key_of(NULL), &opts, &none), HF_EINVAL);
     expect_err(hf_acquire(client, (struct hf_key){NULL, 3}, &opts, &none),
                HF_EINVAL);
-    expect_word(error.text, "key");
+    expect_error_text(error.text, "key");
     expect_err(hf_lock_new(client, hf_key_of(""), &opts, &none), HF_EINVAL);
     expect_err(hf_read(client, hf_key_of(""), HF_LINEARIZABLE, &info),
                HF_EINVAL);
@@ -305,7 +305,7 @@ static void an_empty_key_is_refused(void)
     expect_err(hf_wait_free(client, hf_key_of(""), 0, NULL), HF_EINVAL);
     expect_err(hf_force(client, hf_key_of(""), 1, false), HF_EINVAL);
     hf_client_error(client, &error);
-    expect_word(error.text, "key");
+    expect_error_text(error.text, "key");
     assert_null(none);
     suite_close(client);
 }
@@ -341,7 +341,7 @@ static void expect_bad_url(const char *url, enum hf_err wanted,
     opts.error = &error;
     expect_err(hf_open(url, &opts, &none), wanted);
     expect_err(error.code, wanted);
-    expect_word(error.text, word);
+    expect_error_text(error.text, word);
     assert_null(none);
     expect_err(hf_open(url, NULL, &none), wanted);
 }
@@ -441,7 +441,7 @@ static void arguments_are_copied(void)
     memset(key_text, 'x', strlen(key_text));
     memset(value, 'x', strlen(value));
     memset(note, 'x', strlen(note));
-    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
 
     expect_ok(recorded_read(client, hf_key_of("copied-key"), &info));
     assert_true(info.held);

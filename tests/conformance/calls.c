@@ -42,20 +42,20 @@ static void the_forms_of_acquire_agree(void)
     struct hf_future *future = NULL;
     struct hf_error error;
 
-    expect_ok(recorded_lock(client, held, &once, &holder));
+    expect_ok(recorded_acquire(client, held, &once, &holder));
 
-    expect_ok(recorded_lock(client, free_key, &once, &lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_acquire(client, free_key, &once, &lock));
+    expect_ok(recorded_release(client, lock));
     hf_lock_free(lock);
     lock = NULL;
-    expect_ok(recorded_lock_start(client, free_key, &once, &lock, suite_on_done,
-                                  &granted, &future));
+    expect_ok(recorded_acquire_start(client, free_key, &once, &lock,
+                                     suite_on_done, &granted, &future));
     expect_ok(finish_call(client, future, &granted));
     assert_true(hf_lock_valid_for(lock, 0));
 
-    expect_err(recorded_lock(client, held, &once, &none), HF_EBUSY);
-    expect_ok(recorded_lock_start(client, held, &once, &none, suite_on_done,
-                                  &refused, &future));
+    expect_err(recorded_acquire(client, held, &once, &none), HF_EBUSY);
+    expect_ok(recorded_acquire_start(client, held, &once, &none, suite_on_done,
+                                     &refused, &future));
     expect_err(finish_call(client, future, &refused), HF_EBUSY);
     assert_null(none);
     hf_client_error(client, &error);
@@ -79,19 +79,19 @@ static void the_forms_of_lock_acquire_and_release_agree(void)
     idle.ttl_ms = suite_short_ttl_ms(100);
     idle.wait_ms = SUITE_TIMEOUT_MS;
     expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &short_lock));
-    expect_ok(recorded_claim(client, lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
+    expect_ok(recorded_release(client, lock));
 
-    expect_ok(
-        recorded_claim_start(client, lock, suite_on_done, &claimed, &future));
+    expect_ok(recorded_lock_acquire_start(client, lock, suite_on_done, &claimed,
+                                          &future));
     expect_ok(finish_call(client, future, &claimed));
-    expect_ok(
-        recorded_unlock_start(client, lock, suite_on_done, &released, &future));
+    expect_ok(recorded_release_start(client, lock, suite_on_done, &released,
+                                     &future));
     expect_ok(finish_call(client, future, &released));
-    expect_ok(recorded_claim(client, short_lock));
+    expect_ok(recorded_lock_acquire(client, short_lock));
     expect_ok(hf_wait_free(client, suite_key("k"), SUITE_TIMEOUT_MS, NULL));
-    expect_ok(recorded_unlock_start(client, short_lock, suite_on_done, &late,
-                                    &future));
+    expect_ok(recorded_release_start(client, short_lock, suite_on_done, &late,
+                                     &future));
     expect_err(finish_call(client, future, &late), HF_EEXPIRED);
     hf_lock_free(lock);
     hf_lock_free(short_lock);
@@ -107,7 +107,7 @@ static void the_forms_of_renew_and_force_agree(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     expect_ok(recorded_renew(client, lock, 2 * SUITE_LONG_TTL_MS));
     expect_ok(recorded_renew_start(client, lock, 3 * SUITE_LONG_TTL_MS,
                                    suite_on_done, &renewed, &future));
@@ -134,7 +134,7 @@ static void the_forms_of_update_agree(void)
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), NULL, &lock));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     expect_ok(recorded_update_start(client, lock, NULL, hf_bytes_of("w"),
                                     suite_on_done, &updated, &future));
@@ -166,7 +166,7 @@ static void the_forms_of_read_list_and_wait_agree(void)
     struct hf_info info;
     unsigned count = 0;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     expect_ok(hf_read_start(client, key, HF_LINEARIZABLE, &info, suite_on_done,
                             &read, &future));
     expect_ok(finish_call(client, future, &read));
@@ -195,8 +195,8 @@ static void a_callback_without_a_future_runs_once(void)
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_on_done, &counter, NULL));
+    expect_ok(recorded_acquire_start(client, suite_key("k"), NULL, &lock,
+                                     suite_on_done, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, NULL));
     suite_sleep(50);
 
@@ -213,8 +213,8 @@ static void a_freed_future_still_runs_its_callback(void)
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_on_done, &counter, &future));
+    expect_ok(recorded_acquire_start(client, suite_key("k"), NULL, &lock,
+                                     suite_on_done, &counter, &future));
     hf_future_free(future);
 
     assert_true(suite_await(&counter.count, 1, client));
@@ -278,9 +278,9 @@ static void a_canceled_release_continues(void)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     expect_ok(
-        recorded_unlock_start(client, lock, suite_on_done, &counter, &future));
+        recorded_release_start(client, lock, suite_on_done, &counter, &future));
     hf_future_cancel(future);
 
     expect_ok(finish_call(client, future, &counter));
@@ -303,16 +303,16 @@ static void a_poll_loop_drives_a_client(void)
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
     assert_true(fd.fd >= 0);
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
     opts.arg = &reported;
-    expect_ok(recorded_lock_start(client, key, &opts, &next, suite_on_done,
-                                  &counter, NULL));
+    expect_ok(recorded_acquire_start(client, key, &opts, &next, suite_on_done,
+                                     &counter, NULL));
     while (reported.waiting == 0) {
         assert_true(poll(&fd, 1, SUITE_TIMEOUT_MS) > 0);
         expect_ok(hf_process(client));
     }
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     while (counter.count == 0) {
         assert_true(poll(&fd, 1, SUITE_TIMEOUT_MS) > 0);
         expect_ok(hf_process(client));
@@ -335,7 +335,7 @@ static void an_idle_client_does_not_wake_its_loop(void)
     unsigned wakeups = 0;
     int64_t began = 0, until = 0;
 
-    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), NULL, &lock));
     began = suite_now_ms();
     until = began + 500;
     while (suite_now_ms() < until) {
@@ -358,8 +358,8 @@ static void callbacks_run_only_when_the_client_is_driven(void)
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_on_done, &counter, NULL));
+    expect_ok(recorded_acquire_start(client, suite_key("k"), NULL, &lock,
+                                     suite_on_done, &counter, NULL));
     suite_sleep(50);
     assert_int_equal(counter.count, 0);
 
@@ -374,8 +374,8 @@ static void a_background_client_drives_itself(void)
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_on_done, &counter, NULL));
+    expect_ok(recorded_acquire_start(client, suite_key("k"), NULL, &lock,
+                                     suite_on_done, &counter, NULL));
 
     assert_true(suite_await(&counter.count, 1, NULL));
     hf_lock_free(lock);
@@ -404,7 +404,7 @@ static void use_shared_client(unsigned number, void *arg)
         struct hf_lock *lock = NULL;
         struct hf_info info = {.held = false};
 
-        if (recorded_lock(sharing->client, key, &opts, &lock) != HF_OK) {
+        if (recorded_acquire(sharing->client, key, &opts, &lock) != HF_OK) {
             atomic_fetch_add(&sharing->failures, 1);
             continue;
         }
@@ -412,7 +412,7 @@ static void use_shared_client(unsigned number, void *arg)
             info.token != hf_lock_token(lock))
             atomic_fetch_add(&sharing->failures, 1);
         hf_info_fini(&info);
-        if (recorded_unlock(sharing->client, lock) != HF_OK)
+        if (recorded_release(sharing->client, lock) != HF_OK)
             atomic_fetch_add(&sharing->failures, 1);
         hf_lock_free(lock);
     }
@@ -440,14 +440,14 @@ static void any_thread_may_call_a_background_client(void)
     share(suite_open_background());
 }
 
-/* A thread in a blocking call drives the client; other threads may call
- * hf_process() and do not wait for it. */
+/* One thread drives the client in a blocking call. Another thread calls
+ * hf_process(), which must return without waiting for the first thread. */
 struct helping {
     struct hf_client *client, *holder;
     struct hf_lock *lock, *next;
     struct hf_key key;
     enum hf_err locked, unlocked, processed;
-    _Atomic unsigned locked_at_last;
+    _Atomic unsigned acquired;
 };
 
 static void block_or_process(unsigned number, void *arg)
@@ -458,9 +458,9 @@ static void block_or_process(unsigned number, void *arg)
         struct hf_lock_opts opts =
             suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
 
-        helping->locked =
-            recorded_lock(helping->client, helping->key, &opts, &helping->next);
-        atomic_fetch_add(&helping->locked_at_last, 1);
+        helping->locked = recorded_acquire(helping->client, helping->key, &opts,
+                                           &helping->next);
+        atomic_fetch_add(&helping->acquired, 1);
         return;
     }
     for (unsigned i = 0; i < 50; i++) {
@@ -470,8 +470,8 @@ static void block_or_process(unsigned number, void *arg)
             helping->processed = err;
         suite_sleep(1);
     }
-    helping->unlocked = recorded_unlock(helping->holder, helping->lock);
-    while (atomic_load(&helping->locked_at_last) == 0)
+    helping->unlocked = recorded_release(helping->holder, helping->lock);
+    while (atomic_load(&helping->acquired) == 0)
         (void)hf_process(helping->client);
 }
 
@@ -484,7 +484,8 @@ static void process_beside_a_blocking_call_is_harmless(void)
     };
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
-    expect_ok(recorded_lock(helping.holder, helping.key, &opts, &helping.lock));
+    expect_ok(
+        recorded_acquire(helping.holder, helping.key, &opts, &helping.lock));
     suite_threads(2, block_or_process, &helping);
 
     expect_ok(helping.processed);
@@ -539,8 +540,8 @@ static void block_inside(enum hf_err err, void *arg)
     in->errs[i++] = hf_future_wait(in->pending, 10, &answer);
     in->errs[i++] = hf_close(client, 1000);
     in->count = i;
-    in->starts[0] = recorded_lock_start(client, in->key, NULL, &in->started,
-                                        suite_on_done, &in->answered, NULL);
+    in->starts[0] = recorded_acquire_start(client, in->key, NULL, &in->started,
+                                           suite_on_done, &in->answered, NULL);
     in->starts[1] = hf_lock_valid_for(in->held, 0) ? HF_OK : HF_EEXPIRED;
     in->starts[2] = recorded_renew_start(client, in->held, 0, NULL, NULL, NULL);
     atomic_fetch_add(&in->ran, 1);
@@ -553,7 +554,7 @@ static void expect_no_blocking_inside(struct hf_client *client, bool drive)
     struct hf_future *trigger = NULL;
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, suite_key("held"), NULL, &in.held));
+    expect_ok(recorded_acquire(client, suite_key("held"), NULL, &in.held));
     expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER, NULL,
                                  NULL, NULL, &in.pending));
     expect_ok(hf_read_start(client, in.key, HF_LINEARIZABLE, &info,
@@ -600,8 +601,9 @@ static void block_on_the_other(enum hf_err err, void *arg)
     struct hf_lock *lock = NULL;
 
     (void)err;
-    crossing->err = recorded_lock(crossing->other, crossing->key, NULL, &lock);
-    recorded_free(lock);
+    crossing->err =
+        recorded_acquire(crossing->other, crossing->key, NULL, &lock);
+    recorded_lock_free(lock);
     atomic_fetch_add(&crossing->ran, 1);
 }
 
@@ -611,8 +613,8 @@ static void blocking_on_another_client_is_allowed_in_a_callback(void)
     struct crossing crossing = {.other = suite_open(), .key = suite_key("k")};
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock_start(client, suite_key("trigger"), NULL, &lock,
-                                  block_on_the_other, &crossing, NULL));
+    expect_ok(recorded_acquire_start(client, suite_key("trigger"), NULL, &lock,
+                                     block_on_the_other, &crossing, NULL));
     assert_true(suite_await(&crossing.ran, 1, client));
 
     expect_ok(crossing.err);
@@ -626,7 +628,7 @@ static void free_in_callback(enum hf_err err, void *arg)
     struct inside *in = arg;
 
     (void)err;
-    recorded_free(in->started);
+    recorded_lock_free(in->started);
     atomic_fetch_add(&in->ran, 1);
 }
 
@@ -636,8 +638,8 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
     struct inside in = {.client = client, .key = suite_key("k")};
     struct hf_info info;
 
-    expect_ok(recorded_lock_start(client, in.key, NULL, &in.started,
-                                  free_in_callback, &in, NULL));
+    expect_ok(recorded_acquire_start(client, in.key, NULL, &in.started,
+                                     free_in_callback, &in, NULL));
     assert_true(suite_await(&in.ran, 1, client));
 
     expect_ok(hf_wait_free(client, in.key, SUITE_TIMEOUT_MS, NULL));
@@ -701,7 +703,7 @@ static void expect_fork_is_harmless(struct hf_client *client)
     pid_t pid = 0;
 
     kept.renew = true;
-    expect_ok(recorded_lock(client, key, &kept, &lock));
+    expect_ok(recorded_acquire(client, key, &kept, &lock));
     expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER, NULL,
                                  NULL, NULL, &future));
     pid = fork();
@@ -712,12 +714,12 @@ static void expect_fork_is_harmless(struct hf_client *client)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 
-    assert_true(recorded_valid(client, lock));
+    assert_true(recorded_is_valid(client, lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_ok(recorded_read(other, key, &info));
     assert_true(info.held);
     hf_info_fini(&info);
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     hf_future_free(future);
     hf_lock_free(lock);
     suite_close(other);
@@ -746,9 +748,10 @@ static int open_in_child(unsigned number)
 
     if (hf_open(suite_url(), NULL, &client))
         return 1;
-    if (recorded_lock(client, suite_key_number("child", number), NULL, &lock))
+    if (recorded_acquire(client, suite_key_number("child", number), NULL,
+                         &lock))
         return 2;
-    if (recorded_unlock(client, lock))
+    if (recorded_release(client, lock))
         return 3;
     hf_lock_free(lock);
     return recorded_close(client, 10000) ? 4 : 0;
@@ -770,7 +773,8 @@ static void fork_repeatedly(struct forking *forking)
     forking->stop = true;
 }
 
-/* One thread forks while the others are inside the library all the time. */
+/* Thread 0 forks repeatedly, while the other threads call the library all the
+ * time. */
 static void fork_beside(unsigned number, void *arg)
 {
     struct forking *forking = arg;
@@ -813,7 +817,7 @@ static void calls_on_a_closed_client_are_refused(void)
     struct hf_lock *handle = NULL;
 
     idle.idle = true;
-    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), NULL, &lock));
     expect_ok(recorded_lock_new(client, suite_key("i"), &idle, &handle));
     suite_close(client);
 
@@ -837,10 +841,10 @@ static void close_releases_the_locks(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
 
-    expect_ok(recorded_lock(client, key, &once, &lock));
+    expect_ok(recorded_acquire(client, key, &once, &lock));
     suite_close(client);
 
-    expect_ok(recorded_lock(other, key, &once, &next));
+    expect_ok(recorded_acquire(other, key, &once, &next));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(other);
@@ -860,9 +864,9 @@ static void close_completes_pending_calls(void)
         struct hf_lock *lock = NULL, *none = NULL;
         enum hf_err err = HF_OK;
 
-        expect_ok(recorded_lock(holder, key, &opts, &lock));
-        expect_ok(recorded_lock_start(client, key, &opts, &none, suite_on_done,
-                                      &waiter, &future));
+        expect_ok(recorded_acquire(holder, key, &opts, &lock));
+        expect_ok(recorded_acquire_start(client, key, &opts, &none,
+                                         suite_on_done, &waiter, &future));
         expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER,
                                      NULL, suite_on_done, &held, NULL));
         expect_ok(hf_wait_free_start(client, key, HF_FOREVER, NULL,
@@ -906,7 +910,7 @@ static void block_or_close(unsigned number, void *arg)
         opts.on_event = suite_on_lock_event;
         opts.arg = &closing->reported;
         closing->locked =
-            recorded_lock(closing->client, closing->key, &opts, &none);
+            recorded_acquire(closing->client, closing->key, &opts, &none);
     }
 }
 
@@ -918,7 +922,7 @@ static void close_ends_a_blocked_call(void)
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(holder, closing.key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, closing.key, &opts, &lock));
     suite_threads(2, block_or_close, &closing);
 
     expect_ok(closing.closed);
@@ -936,8 +940,8 @@ static void close_returns_by_its_deadline(void)
     enum hf_err err = HF_OK;
 
     for (unsigned i = 0; i < 200; i++)
-        expect_ok(
-            recorded_lock(client, suite_key_number("k", i), NULL, &locks[i]));
+        expect_ok(recorded_acquire(client, suite_key_number("k", i), NULL,
+                                   &locks[i]));
     err = recorded_close(client, 0);
     assert_true(err == HF_OK || err == HF_EINDOUBT);
 

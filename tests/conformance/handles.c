@@ -45,7 +45,7 @@ static void a_new_handle_claims_unless_idle(void)
 
     expect_ok(recorded_lock_new(client, suite_key("k"), NULL, &lock));
     assert_int_not_equal(hf_lock_state(lock), HF_LOCK_IDLE);
-    expect_ok(recorded_claim_wait(lock));
+    expect_ok(recorded_lock_wait(lock));
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
     assert_true(hf_lock_valid_for(lock, 0));
@@ -68,8 +68,8 @@ static void defaults_are_copied_at_creation(void)
     changed.ttl_ms = 3 * SUITE_LONG_TTL_MS;
     expect_ok(hf_lock_opts_set_default(&changed));
     expect_ok(recorded_lock_new(client, suite_key("new"), NULL, &new));
-    expect_ok(recorded_claim(client, old));
-    expect_ok(recorded_claim(client, new));
+    expect_ok(recorded_lock_acquire(client, old));
+    expect_ok(recorded_lock_acquire(client, new));
 
     assert_in_range(hf_lock_remaining_ms(old), 1, SUITE_LONG_TTL_MS);
     assert_in_range(hf_lock_remaining_ms(new), SUITE_LONG_TTL_MS + 1,
@@ -113,7 +113,7 @@ static void contradictory_defaults_are_refused(void)
     opts.error = &error;
     expect_err(hf_lock_opts_set_default(&opts), HF_EINVAL);
 
-    expect_word(error.text, "renew_ms");
+    expect_error_text(error.text, "renew_ms");
     hf_lock_opts_init(&opts);
     assert_int_equal(opts.renew_ms, 0);
 }
@@ -124,7 +124,7 @@ static void acquire_when_acquired_is_a_state_error(void)
     struct hf_client *client = suite_open();
     struct hf_lock *lock = idle_handle(client, suite_key("k"));
 
-    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
 
     expect_err(hf_lock_acquire(lock), HF_ESTATE);
     expect_err(hf_lock_acquire_start(lock, NULL, NULL, NULL), HF_ESTATE);
@@ -156,11 +156,11 @@ static void a_handle_can_be_acquired_repeatedly(void)
     uint64_t last = 0;
 
     for (int i = 0; i < 3; i++) {
-        expect_ok(recorded_claim(client, lock));
+        expect_ok(recorded_lock_acquire(client, lock));
         assert_true(hf_lock_valid_for(lock, 0));
         assert_true(hf_lock_token(lock) > last);
         last = hf_lock_token(lock);
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_release(client, lock));
         assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     }
     hf_lock_free(lock);
@@ -175,14 +175,14 @@ static void a_refused_claim_leaves_the_handle_idle(void)
     struct hf_lock *lock = NULL, *handle = idle_handle(other, key);
     struct hf_error error;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
-    expect_err(recorded_claim(other, handle), HF_EBUSY);
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
+    expect_err(recorded_lock_acquire(other, handle), HF_EBUSY);
     assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
     hf_lock_error(handle, &error);
     expect_err(error.code, HF_EBUSY);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
 
-    expect_ok(recorded_claim(other, handle));
+    expect_ok(recorded_lock_acquire(other, handle));
     hf_lock_free(lock);
     hf_lock_free(handle);
     suite_close(holder);
@@ -199,12 +199,12 @@ static void a_lost_handle_can_be_acquired_again(void)
 
     short_opts.idle = true;
     expect_ok(recorded_lock_new(client, suite_key("k"), &short_opts, &lock));
-    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
     token = hf_lock_token(lock);
     suite_sleep_until(hf_lock_deadline(lock));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
 
-    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
     assert_true(hf_lock_token(lock) > token);
     hf_lock_free(lock);
     suite_close(client);
@@ -222,19 +222,19 @@ static void release_waits_for_the_pending_claim(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
     opts.arg = &reported;
     expect_ok(recorded_lock_new(other, key, &opts, &handle));
     assert_true(suite_await(&reported.waiting, 1, NULL));
-    expect_ok(recorded_unlock_start(other, handle, NULL, NULL, &future));
+    expect_ok(recorded_release_start(other, handle, NULL, NULL, &future));
     suite_sleep(100);
     assert_false(hf_future_done(future, NULL));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
 
     expect_ok(suite_future_result(future, SUITE_TIMEOUT_MS));
     assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
-    expect_ok(recorded_claim_wait(handle));
+    expect_ok(recorded_lock_wait(handle));
     expect_ok(recorded_read(holder, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
@@ -255,13 +255,13 @@ static bool release_fails_like_claim(unsigned round)
     struct hf_key key = suite_key_number("k", round);
     enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     expect_ok(recorded_lock_new(other, key, &opts, &handle));
-    err = recorded_unlock(other, handle);
+    err = recorded_release(other, handle);
     if (err != HF_ESTATE)
         suite_expect_withdrawn(err, HF_ETIMEDOUT);
     assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
-    suite_expect_withdrawn(recorded_claim_wait(handle), HF_ETIMEDOUT);
+    suite_expect_withdrawn(recorded_lock_wait(handle), HF_ETIMEDOUT);
     hf_lock_free(lock);
     hf_lock_free(handle);
     suite_close(holder);
@@ -284,12 +284,12 @@ static void freeing_a_handle_cancels_its_claim(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.idle = true;
     expect_ok(recorded_lock_new(other, key, &opts, &handle));
-    expect_ok(
-        recorded_claim_start(other, handle, suite_on_done, &counter, NULL));
-    recorded_free(handle);
+    expect_ok(recorded_lock_acquire_start(other, handle, suite_on_done,
+                                          &counter, NULL));
+    recorded_lock_free(handle);
 
     assert_true(suite_await(&counter.count, 1, NULL));
     suite_expect_withdrawn((enum hf_err)counter.last, HF_ECANCELED);
@@ -350,7 +350,7 @@ static void run_does_not_call_without_the_lock(void)
     struct hf_lock *lock = NULL;
     int result = 7;
 
-    expect_ok(recorded_lock(holder, key, &once, &lock));
+    expect_ok(recorded_acquire(holder, key, &once, &lock));
     expect_err(recorded_run(other, key, &once, run_job, &job, &result),
                HF_EBUSY);
 

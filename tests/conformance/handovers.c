@@ -25,12 +25,12 @@ static void contest_init(struct contest *contest, struct hf_key key,
     contest->other = trace_open_as("the waiter");
     contest->watcher = suite_open();
     contest->watch = trace_start(contest->watcher, key, &contest->trace);
-    expect_ok(recorded_lock(contest->holder, key, &opts, &contest->lock));
+    expect_ok(recorded_acquire(contest->holder, key, &opts, &contest->lock));
     opts.ttl_ms = SUITE_LONG_TTL_MS;
     opts.on_event = suite_on_lock_event;
     opts.arg = &contest->reported;
-    expect_ok(recorded_lock_start(contest->other, key, &opts, &contest->next,
-                                  NULL, NULL, &contest->claim));
+    expect_ok(recorded_acquire_start(contest->other, key, &opts, &contest->next,
+                                     NULL, NULL, &contest->claim));
 }
 
 static void contest_await_waiter(struct contest *contest)
@@ -126,7 +126,7 @@ static void closing_a_client_withdraws_its_waiters(void)
     struct hf_future *claims[2];
     struct hf_info info;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 2; i++)
         claims[i] =
             trace_start_waiter(closed, key, opts, &reported[i], &none[i]);
@@ -163,15 +163,15 @@ static bool lost_lock_is_released(unsigned round)
     struct hf_lock *lock = NULL, *next = NULL;
     enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(client, key, &short_opts, &lock));
     suite_sleep_until(hf_lock_deadline(lock));
     while (hf_lock_valid_for(lock, 0))
         suite_sleep(1);
-    err = recorded_unlock(client, lock);
+    err = recorded_release(client, lock);
     if (err != HF_OK)
         expect_err(err, HF_EEXPIRED);
     else
-        expect_ok(recorded_lock(other, key, &once, &next));
+        expect_ok(recorded_acquire(other, key, &once, &next));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(client);
@@ -196,7 +196,7 @@ static bool lost_lock_is_granted_to_waiter(unsigned round)
     while (hf_lock_valid_for(contest.lock, 0))
         suite_sleep(1);
     released = contest.reported.waiting > 0 &&
-               recorded_unlock(contest.holder, contest.lock) == HF_OK;
+               recorded_release(contest.holder, contest.lock) == HF_OK;
     expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
     released = released && contest.trace.events[1].kind == HF_EVENT_QUEUED;

@@ -21,7 +21,7 @@ static void the_full_ttl_remains_after_acquire(void)
         int64_t before = suite_now_ms();
 
         expect_ok(
-            recorded_lock(client, suite_key_number("k", i), &opts, &lock));
+            recorded_acquire(client, suite_key_number("k", i), &opts, &lock));
         assert_in_range(hf_lock_deadline(lock), before + SUITE_LONG_TTL_MS,
                         suite_now_ms() + SUITE_LONG_TTL_MS);
         hf_lock_free(lock);
@@ -37,7 +37,7 @@ static void valid_for_is_false_once_less_remains(void)
     struct hf_lock *lock = NULL;
     uint32_t most = 0;
 
-    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &opts, &lock));
     assert_true(hf_lock_valid_for(lock, SUITE_LONG_TTL_MS / 2));
     assert_false(hf_lock_valid_for(lock, SUITE_LONG_TTL_MS)); /* less remains */
     assert_false(hf_lock_valid_for(lock, HF_FOREVER));
@@ -58,10 +58,10 @@ static void a_lock_without_renewal_ends_with_its_ttl(void)
     struct hf_lock *lock = NULL;
     int64_t deadline = 0;
 
-    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &opts, &lock));
     deadline = hf_lock_deadline(lock);
     suite_sleep_until(deadline - 2000);
-    assert_true(recorded_valid(client, lock) || suite_now_ms() >= deadline);
+    assert_true(recorded_is_valid(client, lock) || suite_now_ms() >= deadline);
     suite_sleep_until(deadline);
 
     assert_false(hf_lock_valid_for(lock, 0));
@@ -71,8 +71,9 @@ static void a_lock_without_renewal_ends_with_its_ttl(void)
     suite_close(client);
 }
 
-/* A lock with `ttl_ms` is neither renewed nor released: a waiter is granted the
- * key, and not before the lease has expired. */
+/* Hold a lock with `ttl_ms` that is neither renewed nor released. Expect that a
+ * waiter is granted the key, but not before the validity of the first lock has
+ * ended. */
 static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
@@ -80,11 +81,11 @@ static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
     struct hf_lock *lost = NULL, *lock = NULL;
     int64_t granted = 0, deadline = 0;
 
-    expect_ok(recorded_lock(one, key, &opts, &lost));
+    expect_ok(recorded_acquire(one, key, &opts, &lost));
     granted = suite_now_ms();
     deadline = hf_lock_deadline(lost);
     opts.ttl_ms = SUITE_LONG_TTL_MS;
-    expect_ok(recorded_lock(two, key, &opts, &lock));
+    expect_ok(recorded_acquire(two, key, &opts, &lock));
 
     assert_true(suite_now_ms() >= deadline);
     assert_true(deadline <= granted + ttl_ms);
@@ -106,14 +107,14 @@ static void a_ttl_can_include_the_wait(void)
     enum hf_err err = HF_ECANCELED;
     int64_t before = 0, after = 0;
 
-    expect_ok(recorded_lock(one, suite_key("k"), &opts, &first));
+    expect_ok(recorded_acquire(one, suite_key("k"), &opts, &first));
     opts.ttl_includes_wait = true;
     before = suite_now_ms();
-    expect_ok(recorded_lock_start(two, suite_key("k"), &opts, &second, NULL,
-                                  NULL, &future));
+    expect_ok(recorded_acquire_start(two, suite_key("k"), &opts, &second, NULL,
+                                     NULL, &future));
     after = suite_now_ms();
     expect_err(recorded_future_wait(future, 333, &err), HF_ETIMEDOUT);
-    expect_ok(recorded_unlock(one, first));
+    expect_ok(recorded_release(one, first));
     expect_ok(recorded_future_wait(future, SUITE_TIMEOUT_MS, &err));
     expect_ok(err);
 
@@ -144,7 +145,7 @@ static void leases_are_counted_in_milliseconds(void)
         struct hf_lock *lock = NULL;
         struct hf_info info;
 
-        expect_ok(recorded_lock(client, key, &opts, &lock));
+        expect_ok(recorded_acquire(client, key, &opts, &lock));
         expect_ok(recorded_read(client, key, &info));
         assert_int_equal(info.held_ms + info.left_ms, suite_lease_ms(ttls[i]));
         hf_info_fini(&info);
@@ -172,7 +173,7 @@ static void the_lock_of_a_killed_holder_expires(void)
     pid = suite_fork();
     if (pid == 0) {
         if (hf_open(suite_url(), NULL, &client) == HF_OK &&
-            recorded_lock(client, key, &opts, &lock) == HF_OK) {
+            recorded_acquire(client, key, &opts, &lock) == HF_OK) {
             deadline = hf_lock_deadline(lock);
             (void)hf_lock_detach(lock);
             (void)!write(ends[1], &deadline, sizeof(deadline));
@@ -185,7 +186,7 @@ static void the_lock_of_a_killed_holder_expires(void)
     recorded_kill(pid);
     client = suite_open();
     opts.ttl_ms = SUITE_LONG_TTL_MS;
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
 
     assert_true(suite_now_ms() >= deadline);
     (void)close(ends[0]);
@@ -203,7 +204,7 @@ struct succession {
     int64_t deadline;
 };
 
-/* Check the claims that were granted since the last call. */
+/* Check and free the claims that were granted since the last call. */
 static void collect_grants(struct succession *all, unsigned *left)
 {
     for (unsigned i = 0; i < LEASES; i++) {
@@ -230,10 +231,10 @@ static void every_lease_lasts_and_expires(void)
     for (unsigned i = 0; i < LEASES; i++) {
         struct hf_key key = suite_key_number("k", i);
 
-        expect_ok(recorded_lock(one, key, &opts, &all[i].lock));
+        expect_ok(recorded_acquire(one, key, &opts, &all[i].lock));
         all[i].deadline = hf_lock_deadline(all[i].lock);
-        expect_ok(recorded_lock_start(two, key, &next, &all[i].next, NULL, NULL,
-                                      &all[i].claim));
+        expect_ok(recorded_acquire_start(two, key, &next, &all[i].next, NULL,
+                                         NULL, &all[i].claim));
     }
     while (left > 0) {
         (void)poll(&fd, 1, 1000);
@@ -266,8 +267,8 @@ static void expired_keys_are_not_listed(void)
         struct hf_lock_opts opts =
             suite_opts(suite_short_ttl_ms(50 + 50 * i), SUITE_TIMEOUT_MS);
 
-        expect_ok(
-            recorded_lock(client, suite_key_number("k", i), &opts, &locks[i]));
+        expect_ok(recorded_acquire(client, suite_key_number("k", i), &opts,
+                                   &locks[i]));
     }
     suite_sleep(suite_lease_ms(suite_short_ttl_ms(50 + 50 * 7)) * 102 / 100);
     expect_ok(hf_list(other, suite_key(""), count_one, &count));
@@ -293,15 +294,15 @@ static bool renew_extends_the_lease(unsigned round)
     int64_t first_end = 0;
     bool refused = false;
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     first_end = hf_lock_deadline(lock);
     suite_sleep_until(first_end - opts.ttl_ms / 2);
     if (recorded_renew(client, lock, opts.ttl_ms) == HF_OK)
         assert_true(hf_lock_deadline(lock) > first_end);
     suite_sleep_until(first_end);
     opts.wait_ms = 0;
-    refused = recorded_lock(other, key, &opts, &none) == HF_EBUSY &&
-              recorded_valid(client, lock);
+    refused = recorded_acquire(other, key, &opts, &none) == HF_EBUSY &&
+              recorded_is_valid(client, lock);
 
     assert_true(refused || suite_now_ms() >= hf_lock_deadline(lock));
     hf_lock_free(lock);
@@ -323,7 +324,7 @@ static void renew_defaults_to_the_ttl_of_the_handle(void)
     struct hf_lock *lock = NULL;
     int64_t before = 0;
 
-    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &opts, &lock));
     suite_sleep(20);
     before = hf_lock_deadline(lock);
     expect_ok(recorded_renew(client, lock, 0));
@@ -343,7 +344,7 @@ static void renew_never_shortens_a_lease(void)
     int64_t deadline = 0;
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     deadline = hf_lock_deadline(lock);
     expect_ok(recorded_renew(client, lock, 100));
 
@@ -364,7 +365,7 @@ static void renew_never_creates_a_lock(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
     expect_err(recorded_renew(client, lock, SUITE_LONG_TTL_MS), HF_EEXPIRED);
 
@@ -386,7 +387,8 @@ static struct hf_lock *acquire_renewed(struct hf_client *client, unsigned round,
     opts->renew = true;
     opts->wait_ms = SUITE_TIMEOUT_MS;
     opts->ttl_ms = suite_longer_ms(suite_short_ttl_ms(1000), round);
-    expect_ok(recorded_lock(client, suite_key_number("k", round), opts, &lock));
+    expect_ok(
+        recorded_acquire(client, suite_key_number("k", round), opts, &lock));
     return lock;
 }
 
@@ -405,14 +407,14 @@ static bool kept_past_its_ttl(unsigned round)
     lock = acquire_renewed(client, round, &opts);
     for (int i = 1; i <= 6; i++) {
         suite_sleep_until(began + (int64_t)opts.ttl_ms * i / 2);
-        kept = recorded_valid(client, lock);
+        kept = recorded_is_valid(client, lock);
     }
     opts.renew = false;
     opts.wait_ms = 0;
     opts.on_event = NULL;
-    kept = kept && recorded_lock(other, suite_key_number("k", round), &opts,
-                                 &none) == HF_EBUSY;
-    kept = recorded_unlock(client, lock) == HF_OK && kept;
+    kept = kept && recorded_acquire(other, suite_key_number("k", round), &opts,
+                                    &none) == HF_EBUSY;
+    kept = recorded_release(client, lock) == HF_OK && kept;
     assert_true(!kept || reported.lost == 0);
     hf_lock_free(lock);
     hf_lock_free(none);
@@ -443,7 +445,7 @@ static bool kept_in_user_loop(unsigned round)
         (void)poll(&fd, 1, (int)left);
         expect_ok(hf_process(client));
     }
-    kept = recorded_valid(client, lock);
+    kept = recorded_is_valid(client, lock);
     hf_lock_free(lock);
     suite_close(client);
     return kept;
@@ -463,11 +465,11 @@ static bool kept_without_a_loop(unsigned round)
     bool kept = false;
 
     suite_sleep(2 * (int64_t)opts.ttl_ms);
-    kept = recorded_valid(client, lock);
+    kept = recorded_is_valid(client, lock);
     opts.renew = false;
     opts.wait_ms = 0;
-    kept = kept && recorded_lock(other, suite_key_number("k", round), &opts,
-                                 &none) == HF_EBUSY;
+    kept = kept && recorded_acquire(other, suite_key_number("k", round), &opts,
+                                    &none) == HF_EBUSY;
     hf_lock_free(lock);
     hf_lock_free(none);
     suite_close(client);
@@ -497,7 +499,7 @@ static bool not_renewed_after_release(unsigned round)
     deadline = hf_lock_deadline(lock);
     while (hf_lock_deadline(lock) == deadline && hf_lock_valid_for(lock, 0))
         suite_sleep(10);
-    given_back = recorded_unlock(client, lock) == HF_OK;
+    given_back = recorded_release(client, lock) == HF_OK;
     /* A renewal would be due after a third of the ttl. */
     suite_sleep(opts.ttl_ms);
 
@@ -529,9 +531,9 @@ static void an_expired_lock_is_reported_lost_once(void)
 
     short_opts.on_event = suite_on_lock_event;
     short_opts.arg = &reported;
-    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(client, key, &short_opts, &lock));
     short_opts.on_event = NULL;
-    expect_ok(recorded_lock(other, key, &short_opts, &next));
+    expect_ok(recorded_acquire(other, key, &short_opts, &next));
 
     assert_true(suite_await(&reported.lost, 1, NULL));
     suite_sleep(100);
@@ -553,7 +555,7 @@ static void a_loss_is_reported_without_an_event_loop(void)
 
     short_opts.on_event = suite_on_lock_event;
     short_opts.arg = &reported;
-    expect_ok(recorded_lock(client, suite_key("k"), &short_opts, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &short_opts, &lock));
 
     assert_true(suite_await(&reported.lost, 1, NULL));
     hf_lock_free(lock);
@@ -599,12 +601,12 @@ static bool lost_is_reported_first(unsigned round)
 
     short_opts.on_event = suite_on_lock_event;
     short_opts.arg = &reported;
-    (void)hf_fd(client); /* so that the client starts no threads */
-    if (recorded_lock(client, key, &short_opts, &lock) == HF_OK) {
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
+    if (recorded_acquire(client, key, &short_opts, &lock) == HF_OK) {
         int64_t deadline = hf_lock_deadline(lock);
 
-        expect_ok(recorded_lock_start(other, key, &next, &lock_of_other, NULL,
-                                      NULL, &future));
+        expect_ok(recorded_acquire_start(other, key, &next, &lock_of_other,
+                                         NULL, NULL, &future));
         drive_in_turns(client, other, &reported, deadline, future);
         expect_ok(suite_future_result(future, 0));
         assert_false(hf_lock_valid_for(lock, 0));
@@ -636,14 +638,14 @@ static void a_forced_lock_is_lost_at_the_next_renewal(void)
     kept.renew_ms = SUITE_LONG_TTL_MS - 500;
     kept.on_event = suite_on_lock_event;
     kept.arg = &reported;
-    expect_ok(recorded_lock(client, key, &kept, &lock));
+    expect_ok(recorded_acquire(client, key, &kept, &lock));
     expect_ok(recorded_force_now(other, key, hf_lock_token(lock)));
     assert_true(suite_await(&reported.lost, 1, NULL));
 
     assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     assert_int_equal(reported.lost, 1);
-    expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
+    expect_err(recorded_release(client, lock), HF_EEXPIRED);
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
@@ -667,7 +669,7 @@ static bool broken_lock_is_reported(unsigned round)
     opts.on_event = NULL;
     opts.renew = false;
     if (broken)
-        expect_ok(recorded_lock(other, key, &opts, &next));
+        expect_ok(recorded_acquire(other, key, &opts, &next));
     if (broken)
         assert_true(suite_await(&reported.lost, 1, NULL));
     warned = broken && reported.events[0] == HF_LOCK_EVENT_AT_RISK;
@@ -701,7 +703,7 @@ static bool late_renewal_is_reported(unsigned round)
 
     opts.on_event = suite_on_lock_event;
     opts.arg = &reported;
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     lock = acquire_renewed(client, round, &opts);
     first_end = hf_lock_deadline(lock);
     suite_sleep_until(first_end - opts.ttl_ms / 2 + 20);
@@ -712,7 +714,7 @@ static bool late_renewal_is_reported(unsigned round)
     suite_sleep_until(first_end);
     expect_ok(hf_process(client));
 
-    kept = recorded_valid(client, lock) &&
+    kept = recorded_is_valid(client, lock) &&
            hf_lock_remaining_ms(lock) > opts.ttl_ms / 2;
     if (kept) {
         assert_int_equal(reported.count, 1);
@@ -741,9 +743,9 @@ static void each_claim_of_a_handle_reports_its_loss(void)
     short_opts.on_event = suite_on_lock_event;
     short_opts.arg = &reported;
     expect_ok(recorded_lock_new(client, suite_key("k"), &short_opts, &lock));
-    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
     assert_true(suite_await(&reported.lost, 1, NULL));
-    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_lock_acquire(client, lock));
 
     assert_true(suite_await(&reported.lost, 2, NULL));
     hf_lock_free(lock);
@@ -764,7 +766,7 @@ static void close_ends_validity_and_renewals(void)
         struct hf_info info;
 
         kept.renew = true;
-        expect_ok(recorded_lock(client, key, &kept, &lock));
+        expect_ok(recorded_acquire(client, key, &kept, &lock));
         suite_close(client);
 
         assert_false(hf_lock_valid_for(lock, 0));
@@ -853,7 +855,7 @@ static void hold_until_stopped(struct verdict *verdict, uint32_t ttl_ms,
     opts.background = background;
     verdict->err = hf_open(suite_url(), &opts, &client);
     if (!verdict->err)
-        verdict->err = recorded_lock(
+        verdict->err = recorded_acquire(
             client, suite_key_number("stopped", ttl_ms), &kept, &verdict->lock);
     /* These waits time out while the process is stopped, so their callbacks are
      * due when it continues. */
@@ -863,7 +865,7 @@ static void hold_until_stopped(struct verdict *verdict, uint32_t ttl_ms,
                                NULL, on_other_done, verdict, NULL);
     if (verdict->err)
         return;
-    verdict->was_valid = recorded_valid(client, verdict->lock);
+    verdict->was_valid = recorded_is_valid(client, verdict->lock);
     (void)!write(ready, &byte, 1);
     drive_until(over, client, background);
     verdict->is_valid = hf_lock_valid_for(verdict->lock, 0);

@@ -1,5 +1,4 @@
-/* read.c - what hf_read() and hf_list() return, and that it contains no
- * secrets. */
+/* read.c - the results of hf_read() and hf_list(), which contain no secrets. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -20,7 +19,7 @@ static void read_returns_the_state_of_a_key(void)
     expect_ok(hf_open(suite_url(), &client_opts, &holder));
     opts.note = "nightly report";
     opts.value = hf_bytes_of("v");
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     suite_sleep(30);
     expect_ok(recorded_read(other, key, &info));
 
@@ -73,7 +72,7 @@ static void a_local_read_returns_the_state_of_one_server(void)
     bool held = false;
 
     opts.value = hf_bytes_of("v");
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     until = suite_now_ms() + SUITE_TIMEOUT_MS;
     while (!held && suite_now_ms() < until) {
         expect_ok(hf_read(client, key, HF_LOCAL, &info));
@@ -100,12 +99,12 @@ static void a_linearizable_read_is_never_stale(void)
         struct hf_lock *lock = NULL;
         struct hf_info info;
 
-        expect_ok(recorded_lock(one, key, NULL, &lock));
+        expect_ok(recorded_acquire(one, key, NULL, &lock));
         expect_ok(recorded_read(two, key, &info));
         assert_true(info.held);
         assert_int_equal(info.token, hf_lock_token(lock));
         hf_info_fini(&info);
-        expect_ok(recorded_unlock(one, lock));
+        expect_ok(recorded_release(one, lock));
         expect_ok(recorded_read(two, key, &info));
         assert_false(info.held);
         hf_info_fini(&info);
@@ -148,9 +147,10 @@ static void list_shows_held_keys_once_and_in_order(void)
     struct list list = {.count = 0};
 
     for (unsigned i = 0; i < LISTED; i++)
-        expect_ok(recorded_lock(client, suite_key(names[i]), NULL, &locks[i]));
-    expect_ok(recorded_lock(client, suite_key("released"), NULL, &released));
-    expect_ok(recorded_unlock(client, released));
+        expect_ok(
+            recorded_acquire(client, suite_key(names[i]), NULL, &locks[i]));
+    expect_ok(recorded_acquire(client, suite_key("released"), NULL, &released));
+    expect_ok(recorded_release(client, released));
     expect_ok(hf_list(client, suite_key(""), note_key, &list));
 
     assert_int_equal(list.count, LISTED);
@@ -171,9 +171,9 @@ static void list_returns_only_its_prefix(void)
     struct hf_lock *in = NULL, *out = NULL, *itself = NULL;
     struct list list = {.count = 0};
 
-    expect_ok(recorded_lock(client, suite_key("p/1"), NULL, &in));
-    expect_ok(recorded_lock(client, suite_key("p"), NULL, &itself));
-    expect_ok(recorded_lock(client, suite_key("o/1"), NULL, &out));
+    expect_ok(recorded_acquire(client, suite_key("p/1"), NULL, &in));
+    expect_ok(recorded_acquire(client, suite_key("p"), NULL, &itself));
+    expect_ok(recorded_acquire(client, suite_key("o/1"), NULL, &out));
     expect_ok(hf_list(client, suite_key("p"), note_key, &list));
     assert_int_equal(list.count, 2);
     list.count = 0;
@@ -194,8 +194,8 @@ static void list_stops_when_the_callback_returns_false(void)
     struct list list = {.stop_after = 2};
 
     for (unsigned i = 0; i < LISTED; i++)
-        expect_ok(
-            recorded_lock(client, suite_key_number("k", i), NULL, &locks[i]));
+        expect_ok(recorded_acquire(client, suite_key_number("k", i), NULL,
+                                   &locks[i]));
     expect_ok(hf_list(client, suite_key(""), note_key, &list));
 
     assert_int_equal(list.count, 2);
@@ -266,11 +266,11 @@ static void no_output_contains_a_nonce(void)
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
-    (void)hf_fd(other); /* so that the client starts no threads */
+    (void)hf_fd(other); /* after hf_fd(), a client starts no threads */
     if (suite_has(HF_CAP_WATCH))
         expect_ok(
             hf_watch_open(other, key, NULL, search_event, &search, &watch));
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     hf_lock_nonce(lock, search.nonce);
     expect_ok(recorded_read(other, key, &info));
     assert_false(shows(&info, search.nonce));

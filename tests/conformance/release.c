@@ -10,10 +10,10 @@ static void release_frees_the_key(void)
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(one, key, &once, &lock));
-    expect_ok(recorded_unlock(one, lock));
+    expect_ok(recorded_acquire(one, key, &once, &lock));
+    expect_ok(recorded_release(one, lock));
 
-    expect_ok(recorded_lock(two, key, &once, &next));
+    expect_ok(recorded_acquire(two, key, &once, &next));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(one);
@@ -28,8 +28,8 @@ static void release_ends_validity(void)
     struct hf_lock *lock = NULL;
 
     opts.renew = true;
-    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_release(client, lock));
 
     assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_remaining_ms(lock), 0);
@@ -56,11 +56,11 @@ static void wrong_nonce_cannot_release(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *forged = NULL;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
-    expect_err(recorded_unlock(other, forged), HF_ENOTOWNER);
+    expect_err(recorded_release(other, forged), HF_ENOTOWNER);
 
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     hf_lock_free(forged);
     hf_lock_free(lock);
     suite_close(other);
@@ -76,7 +76,7 @@ static void wrong_nonce_cannot_renew(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
     expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_TTL_MS),
                HF_ENOTOWNER);
@@ -98,13 +98,13 @@ static void wrong_token_cannot_release(void)
     struct hf_lock *lock = NULL, *forged = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     hf_lock_nonce(lock, nonce);
     expect_ok(hf_lock_adopt(client, key, nonce, hf_lock_token(lock) + 1, NULL,
                             &forged));
 
-    expect_err(recorded_unlock(client, forged), HF_ENOTOWNER);
-    expect_ok(recorded_unlock(client, lock));
+    expect_err(recorded_release(client, forged), HF_ENOTOWNER);
+    expect_ok(recorded_release(client, lock));
     hf_lock_free(forged);
     hf_lock_free(lock);
     suite_close(client);
@@ -118,12 +118,12 @@ static void second_release_by_nonce_is_not_held(void)
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock *lock = NULL, *again = NULL;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     hf_lock_nonce(lock, nonce);
     expect_ok(
         hf_lock_adopt(client, key, nonce, hf_lock_token(lock), NULL, &again));
-    expect_ok(recorded_unlock(client, lock));
-    expect_err(recorded_unlock(client, again), HF_ENOTHELD);
+    expect_ok(recorded_release(client, lock));
+    expect_err(recorded_release(client, again), HF_ENOTHELD);
 
     hf_lock_free(again);
     hf_lock_free(lock);
@@ -136,8 +136,8 @@ static void second_release_of_a_handle_is_a_state_error(void)
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_release(client, lock));
 
     expect_err(hf_release(lock), HF_ESTATE);
     expect_err(hf_renew(lock, 0), HF_ESTATE);
@@ -145,7 +145,7 @@ static void second_release_of_a_handle_is_a_state_error(void)
     suite_close(client);
 }
 
-/* MJ-04, MM-09, MS-10 */
+/* Conformance rows MJ-04, MM-09 and MS-10. */
 static void late_unlock_never_frees_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
@@ -156,15 +156,15 @@ static void late_unlock_never_frees_the_next_holder(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(one, key, &short_opts, &late));
-    expect_ok(recorded_lock(two, key, &next, &lock));
-    expect_err(recorded_unlock(one, late), HF_EEXPIRED);
+    expect_ok(recorded_acquire(one, key, &short_opts, &late));
+    expect_ok(recorded_acquire(two, key, &next, &lock));
+    expect_err(recorded_release(one, late), HF_EEXPIRED);
 
     expect_ok(recorded_read(one, key, &info));
     assert_true(info.held);
     assert_int_equal(info.token, hf_lock_token(lock));
-    assert_true(recorded_valid(two, lock));
-    expect_ok(recorded_unlock(two, lock));
+    assert_true(recorded_is_valid(two, lock));
+    expect_ok(recorded_release(two, lock));
     hf_info_fini(&info);
     hf_lock_free(late);
     hf_lock_free(lock);
@@ -182,10 +182,10 @@ static void release_after_expiry_returns_expired(void)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(client, key, &short_opts, &lock));
     expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
 
-    expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
+    expect_err(recorded_release(client, lock), HF_EEXPIRED);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     hf_lock_free(lock);
     suite_close(client);
@@ -218,8 +218,8 @@ static void a_released_key_is_not_listed(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
+    expect_ok(recorded_release(client, lock));
 
     expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
@@ -237,10 +237,10 @@ static void free_releases_in_the_background(void)
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(one, key, &opts, &lock));
-    recorded_free(lock);
+    expect_ok(recorded_acquire(one, key, &opts, &lock));
+    recorded_lock_free(lock);
 
-    expect_ok(recorded_lock(two, key, &opts, &next));
+    expect_ok(recorded_acquire(two, key, &opts, &next));
     hf_lock_free(next);
     suite_close(one);
     suite_close(two);
@@ -254,9 +254,9 @@ static struct hf_lock *adopt(struct hf_client *client,
     return suite_adopt(client, from, hf_lock_token(from));
 }
 
-/* If a reply is late, the client repeats the request. For an adopted lock it
- * cannot tell whether the first copy released the lock or the lease expired: on
- * a busy machine the result may be HF_EINDOUBT, and this returns false. */
+/* Returns false if the release was in doubt: on a busy machine, a reply may be
+ * so late that the client repeats the request. If the lock is adopted, it then
+ * cannot tell whether the first copy released it or its lease expired. */
 static bool adopt_and_release(struct hf_client *one, struct hf_client *two,
                               struct hf_key key)
 {
@@ -264,9 +264,9 @@ static bool adopt_and_release(struct hf_client *one, struct hf_client *two,
     struct hf_info info;
     enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(one, key, NULL, &lock));
+    expect_ok(recorded_acquire(one, key, NULL, &lock));
     adopted = adopt(two, lock);
-    err = recorded_unlock(two, adopted);
+    err = recorded_release(two, adopted);
     if (err != HF_EINDOUBT)
         expect_ok(err);
     expect_ok(recorded_read(one, key, &info));
@@ -293,12 +293,12 @@ static void an_adopted_handle_is_valid_once_renewed(void)
     struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_lock *lock = NULL, *adopted = NULL;
 
-    expect_ok(recorded_lock(one, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_acquire(one, suite_key("k"), NULL, &lock));
     adopted = adopt(two, lock);
     assert_false(hf_lock_valid_for(adopted, 0));
     expect_ok(recorded_renew(two, adopted, 0));
 
-    assert_true(recorded_valid(two, adopted));
+    assert_true(recorded_is_valid(two, adopted));
     hf_lock_free(adopted);
     hf_lock_free(lock);
     suite_close(one);
@@ -312,13 +312,13 @@ static void freeing_an_adopted_handle_keeps_the_lock(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(one, key, NULL, &lock));
+    expect_ok(recorded_acquire(one, key, NULL, &lock));
     hf_lock_free(adopt(two, lock));
     suite_close(two);
 
     expect_ok(recorded_read(one, key, &info));
     assert_true(info.held);
-    expect_ok(recorded_unlock(one, lock));
+    expect_ok(recorded_release(one, lock));
     hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(one);
@@ -330,13 +330,13 @@ static void an_adopted_handle_of_a_lost_lock_is_refused(void)
     struct hf_lock *lock = NULL, *next = NULL, *adopted = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     adopted = adopt(client, lock);
-    expect_ok(recorded_unlock(client, lock));
-    expect_ok(recorded_lock(client, key, NULL, &next));
+    expect_ok(recorded_release(client, lock));
+    expect_ok(recorded_acquire(client, key, NULL, &next));
 
-    expect_err(recorded_unlock(client, adopted), HF_ENOTOWNER);
-    expect_ok(recorded_unlock(client, next));
+    expect_err(recorded_release(client, adopted), HF_ENOTOWNER);
+    expect_ok(recorded_release(client, next));
     hf_lock_free(adopted);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -351,14 +351,14 @@ static void force_needs_the_holders_token(void)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
 
     expect_err(recorded_force_now(breaker, key, hf_lock_token(lock) + 1),
                HF_ENOTOWNER);
     expect_err(hf_force(breaker, key, hf_lock_token(lock) + 1, false),
                HF_ENOTOWNER);
-    assert_true(recorded_valid(holder, lock));
-    expect_ok(recorded_unlock(holder, lock));
+    assert_true(recorded_is_valid(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_err(recorded_force_now(breaker, key, hf_lock_token(lock)),
                HF_ENOTHELD);
     hf_lock_free(lock);
@@ -366,8 +366,8 @@ static void force_needs_the_holders_token(void)
     suite_close(breaker);
 }
 
-/* A forced lock cannot be renewed, and stays valid until its lease expires.
- * Returns false if the lease expired before the checks. */
+/* A forced lock cannot be renewed, and is held until its lease expires. Returns
+ * false if the lease expired before the checks. */
 static bool forced_lock_expires(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -379,7 +379,7 @@ static bool forced_lock_expires(unsigned round)
     struct hf_info info;
     bool seen = false;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     deadline = hf_lock_deadline(lock);
     seen = hf_force(other, key, hf_lock_token(lock), false) == HF_OK;
     expect_ok(recorded_read(other, key, &info));
@@ -389,7 +389,7 @@ static bool forced_lock_expires(unsigned round)
     seen = recorded_renew(holder, lock, 0) == HF_EFORCED && seen;
     if (seen)
         assert_int_equal(hf_lock_deadline(lock), deadline);
-    expect_ok(recorded_lock(other, key, &opts, &next));
+    expect_ok(recorded_acquire(other, key, &opts, &next));
     assert_true(suite_now_ms() >= deadline);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -410,12 +410,12 @@ static void force_now_frees_the_key_at_once(void)
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     expect_ok(recorded_force_now(other, key, hf_lock_token(lock)));
 
-    expect_ok(recorded_lock(other, key, &opts, &next));
+    expect_ok(recorded_acquire(other, key, &opts, &next));
     assert_true(hf_lock_token(next) > hf_lock_token(lock));
-    expect_err(recorded_unlock(holder, lock), HF_EEXPIRED);
+    expect_err(recorded_release(holder, lock), HF_EEXPIRED);
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(holder);
@@ -432,11 +432,11 @@ static void force_now_grants_the_first_waiter(void)
     struct hf_key key = suite_key("k");
     struct hf_future *waiter = NULL;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
     opts.arg = &reported;
     expect_ok(
-        recorded_lock_start(other, key, &opts, &next, NULL, NULL, &waiter));
+        recorded_acquire_start(other, key, &opts, &next, NULL, NULL, &waiter));
     assert_true(suite_await(&reported.waiting, 1, NULL));
     expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
@@ -459,7 +459,7 @@ static void update_replaces_only_the_expected_value(void)
     struct hf_key key = suite_key("k");
 
     opts.value = right;
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
 
     expect_err(recorded_update(client, lock, &wrong, hf_bytes_of("new")),
                HF_EMISMATCH);
@@ -479,13 +479,13 @@ static void a_handle_reports_why_its_update_failed(void)
     struct hf_lock *lock = NULL;
     struct hf_error error;
 
-    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_acquire(client, suite_key("k"), NULL, &lock));
     expect_err(recorded_update(client, lock, &other, hf_bytes_of("new")),
                HF_EMISMATCH);
     hf_lock_error(lock, &error);
     expect_err(error.code, HF_EMISMATCH);
     assert_true(*error.text != '\0');
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     expect_err(hf_renew(lock, 0), HF_ESTATE);
     hf_lock_error(lock, &error);
     expect_err(error.code, HF_ESTATE);
@@ -505,7 +505,7 @@ static bool update_keeps_lease(unsigned round)
     int64_t deadline = 0;
     bool updated = false;
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     deadline = hf_lock_deadline(lock);
     expect_ok(recorded_read(client, key, &before));
     suite_sleep(50);
@@ -518,7 +518,7 @@ static bool update_keeps_lease(unsigned round)
     updated = updated && after.held;
     hf_info_fini(&before);
     hf_info_fini(&after);
-    expect_ok(recorded_lock(other, key, &opts, &next));
+    expect_ok(recorded_acquire(other, key, &opts, &next));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(client);
@@ -540,7 +540,7 @@ static void update_needs_the_holder(void)
     struct hf_key key = suite_key("k");
 
     opts.value = hf_bytes_of("mine");
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
 
     expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
@@ -561,7 +561,7 @@ static void update_after_expiry_returns_expired(void)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(client, key, &short_opts, &lock));
     expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
 
     expect_err(recorded_update(client, lock, NULL, hf_bytes_of("v")),
@@ -583,16 +583,16 @@ static void a_detached_lock_outlives_its_client(void)
     struct hf_key key = suite_key("k");
 
     opts.renew = true;
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     hf_lock_nonce(lock, nonce);
     token = hf_lock_token(lock);
     expect_ok(hf_lock_detach(lock));
     hf_lock_free(lock);
     suite_close(client);
 
-    expect_err(recorded_lock(other, key, &opts, &late), HF_EBUSY);
+    expect_err(recorded_acquire(other, key, &opts, &late), HF_EBUSY);
     expect_ok(hf_lock_adopt(other, key, nonce, token, NULL, &adopted));
-    expect_ok(recorded_unlock(other, adopted));
+    expect_ok(recorded_release(other, adopted));
     hf_lock_free(adopted);
     suite_close(other);
 }
@@ -607,14 +607,14 @@ static bool detached_is_not_renewed(unsigned round)
     bool left = false;
 
     opts.renew = true;
-    expect_ok(recorded_lock(client, key, &opts, &lock));
-    left = hf_lock_detach(lock) == HF_OK; /* fails if it is already lost */
-    expect_ok(recorded_lock(client, key, &opts, &next));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
+    left = hf_lock_detach(lock) == HF_OK; /* fails if the lock is lost */
+    expect_ok(recorded_acquire(client, key, &opts, &next));
     assert_false(hf_lock_valid_for(lock, 0));
     expect_err(hf_lock_detach(lock), HF_ESTATE);
     expect_err(hf_lock_detach(NULL), HF_EINVAL);
-    recorded_free(lock);
-    recorded_free(next);
+    recorded_lock_free(lock);
+    recorded_lock_free(next);
     suite_close(client);
     return left;
 }

@@ -49,7 +49,7 @@ static struct hf_test_mongo mongo;
 
 static bool mongo_start(void)
 {
-    return !hf_test_mongo_found() || hf_test_mongo_start(&mongo, 1);
+    return !hf_test_mongo_is_installed() || hf_test_mongo_start(&mongo, 1);
 }
 
 static void mongo_stop(void)
@@ -99,7 +99,7 @@ static void mongo_unreachable_url(char url[URL_SIZE])
 #endif
 
 #ifdef HF_REDIS
-/* One server; each case has a database. */
+/* One server. The pid of a case selects its database. */
 static struct hf_test_redis redis;
 
 static bool redis_start(void)
@@ -119,7 +119,7 @@ static void redis_url(char url[URL_SIZE], const char *unique)
                    (long)getpid() % 16384);
 }
 
-/* Three independent servers. */
+/* Three independent servers, with the same databases as for redis:. */
 static struct hf_test_redis three[3];
 
 static bool redlock_start(void)
@@ -143,7 +143,7 @@ static void redlock_url(char url[URL_SIZE], const char *unique)
         three[0].port, three[1].port, three[2].port, (long)getpid() % 16384);
 }
 
-/* One of the three servers exists, which is no majority. */
+/* Only one of the three servers exists, so there is no majority. */
 static void redlock_unreachable_url(char url[URL_SIZE])
 {
     (void)snprintf(url, URL_SIZE,

@@ -1,7 +1,8 @@
 /* strategies.h - the strategies that the conformance suite tests.
  *
  * To add a strategy, write a function that returns its URL, and add a row to
- * strategies.c. hf_caps() tells the suite which promises it must keep. */
+ * strategies.c. The suite reads hf_caps() to find out which promises the
+ * strategy makes. */
 #ifndef HF_TESTS_CONFORMANCE_STRATEGIES_H
 #define HF_TESTS_CONFORMANCE_STRATEGIES_H
 

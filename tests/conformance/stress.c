@@ -19,7 +19,7 @@ struct race {
     struct hf_client *clients[CLAIMERS_MAX];
     struct hf_key key;
     _Atomic unsigned winners; /* clients that won this round */
-    _Atomic unsigned wrong;   /* rounds without one winner, unexpected errors */
+    _Atomic unsigned wrong;   /* rounds without exactly one winner; errors */
 };
 
 /* In each round all clients claim the key. The winner releases it after all of
@@ -35,7 +35,7 @@ static void claim_concurrently(unsigned number, void *arg)
         enum hf_err err = HF_OK;
 
         (void)pthread_barrier_wait(&race->barrier);
-        err = recorded_lock(client, race->key, &once, &lock);
+        err = recorded_acquire(client, race->key, &once, &lock);
         if (err == HF_OK)
             atomic_fetch_add(&race->winners, 1);
         else if (err != HF_EBUSY)
@@ -43,7 +43,7 @@ static void claim_concurrently(unsigned number, void *arg)
         (void)pthread_barrier_wait(&race->barrier);
         if (number == 0 && atomic_exchange(&race->winners, 0) != 1)
             atomic_fetch_add(&race->wrong, 1);
-        if (lock && recorded_unlock(client, lock) != HF_OK)
+        if (lock && recorded_release(client, lock) != HF_OK)
             atomic_fetch_add(&race->wrong, 1);
         hf_lock_free(lock);
     }
@@ -126,10 +126,10 @@ static void increment_repeatedly(unsigned number, void *arg)
         struct hf_lock *lock = NULL;
 
         if (counting->locks &&
-            recorded_lock(client, counting->key, &opts, &lock) != HF_OK)
+            recorded_acquire(client, counting->key, &opts, &lock) != HF_OK)
             atomic_fetch_add(&counting->failures, 1);
         increment(counting);
-        if (lock && recorded_unlock(client, lock) != HF_OK)
+        if (lock && recorded_release(client, lock) != HF_OK)
             atomic_fetch_add(&counting->failures, 1);
         hf_lock_free(lock);
     }
@@ -162,8 +162,8 @@ static void increments_under_a_lock_are_exact(void)
     assert_int_equal(run_counting(true, 1), COUNTERS * INCREMENTS);
 }
 
-/* GO-27: without a lock, increments are lost. This shows that the case above
- * can fail. */
+/* GO-27: without a lock, increments are lost. This shows that
+ * increments_under_a_lock_are_exact() can fail. */
 static void increments_without_a_lock_are_lost(void)
 {
     assert_true(run_counting(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
@@ -187,12 +187,12 @@ static void acquire_own_keys(unsigned number, void *arg)
     struct hf_lock *locks[KEYSPACE_KEYS] = {0};
 
     for (unsigned i = 0; i < KEYSPACE_KEYS; i++)
-        if (recorded_lock(space->clients[number], space->keys[number][i], &once,
-                          &locks[i]) != HF_OK)
+        if (recorded_acquire(space->clients[number], space->keys[number][i],
+                             &once, &locks[i]) != HF_OK)
             atomic_fetch_add(&space->failures, 1);
     for (unsigned i = 0; i < KEYSPACE_KEYS; i++) {
         if (locks[i] &&
-            recorded_unlock(space->clients[number], locks[i]) != HF_OK)
+            recorded_release(space->clients[number], locks[i]) != HF_OK)
             atomic_fetch_add(&space->failures, 1);
         hf_lock_free(locks[i]);
     }
@@ -217,7 +217,7 @@ static void many_keys_can_be_held_concurrently(void)
 }
 
 #define CROWD (100000 / suite_slowness())
-/* The memory that may stay allocated, less than 3 bytes per key. */
+/* Bytes that may stay allocated: less than 3 per key, so no key leaks. */
 #define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
@@ -254,7 +254,7 @@ static struct hf_lock *acquire_short_lease(struct hf_client *client,
     enum hf_err err = HF_OK;
 
     while (suite_lease_was_too_short(
-        err = recorded_lock(client, key, &opts, &lock)))
+        err = recorded_acquire(client, key, &opts, &lock)))
         opts.ttl_ms *= 2;
     expect_ok(err);
     return lock;
@@ -298,8 +298,8 @@ static void a_released_key_leaves_no_memory(void)
         if (i == CROWD)
             before = hf_alloc_bytes();
         expect_ok(
-            recorded_lock(client, numbered(text, prefix, i), NULL, &lock));
-        expect_ok(recorded_unlock(client, lock));
+            recorded_acquire(client, numbered(text, prefix, i), NULL, &lock));
+        expect_ok(recorded_release(client, lock));
         hf_lock_free(lock);
     }
 
@@ -307,7 +307,7 @@ static void a_released_key_leaves_no_memory(void)
     suite_close(client);
 }
 
-/* MJ-11: no memory is left even if all keys were held at the same time. */
+/* MJ-11: all memory is freed even if all keys were held at the same time. */
 static void many_released_keys_leave_no_memory(void)
 {
     struct hf_client *client = suite_open();
@@ -321,11 +321,11 @@ static void many_released_keys_leave_no_memory(void)
     for (unsigned i = 0; i < CROWD; i++) {
         struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
-        expect_ok(
-            recorded_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
+        expect_ok(recorded_acquire(client, numbered(text, prefix, i), &opts,
+                                   &locks[i]));
     }
     for (unsigned i = 0; i < CROWD; i++) {
-        expect_ok(recorded_unlock(client, locks[i]));
+        expect_ok(recorded_release(client, locks[i]));
         hf_lock_free(locks[i]);
     }
 
@@ -336,7 +336,7 @@ static void many_released_keys_leave_no_memory(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more than the unsettled commands of one session */
+#define BATCH 2000 /* more commands than a session may have unsettled */
 
 /* Start claims that all time out at the same time, and expect each to complete
  * once. There are BATCH claims, or fewer with a slow strategy. */
@@ -348,8 +348,8 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
     unsigned batch = BATCH / suite_slowness();
 
     for (unsigned i = 0; i < batch; i++)
-        expect_ok(recorded_lock_start(client, key, &short_opts, &none, NULL,
-                                      NULL, &futures[i]));
+        expect_ok(recorded_acquire_start(client, key, &short_opts, &none, NULL,
+                                         NULL, &futures[i]));
     for (unsigned i = 0; i < batch; i++) {
         enum hf_err err = HF_OK;
 
@@ -388,7 +388,7 @@ static void timed_out_claims_leave_no_memory(void)
     long before = 0;
 
     suite_lower_priority();
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 5; i++)
         time_out_a_batch(client, key);
     before = hf_alloc_bytes();
@@ -402,8 +402,8 @@ static void timed_out_claims_leave_no_memory(void)
     suite_close(client);
 }
 
-/* LK-22: calls of hf_wait_free() and hf_wait_held() that time out leave no
- * memory either. */
+/* LK-22: calls of hf_wait_free() and hf_wait_held() that time out free all of
+ * their memory. */
 static void timed_out_waits_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
@@ -413,7 +413,7 @@ static void timed_out_waits_leave_no_memory(void)
     long before = 0;
 
     suite_lower_priority();
-    expect_ok(recorded_lock(holder, held, &opts, &lock));
+    expect_ok(recorded_acquire(holder, held, &opts, &lock));
     for (unsigned i = 0; i < suite_scale_count(1000); i++) {
         if (i == 100)
             before = hf_alloc_bytes();
@@ -464,13 +464,13 @@ static void model_lock(struct world *world, unsigned client, unsigned key)
 
     opts.value = hf_bytes_of("new");
     if (model->holder) {
-        expect_err(recorded_lock(world->clients[client], world->keys[key],
-                                 &opts, &lock),
+        expect_err(recorded_acquire(world->clients[client], world->keys[key],
+                                    &opts, &lock),
                    HF_EBUSY);
         return;
     }
-    expect_ok(
-        recorded_lock(world->clients[client], world->keys[key], &opts, &lock));
+    expect_ok(recorded_acquire(world->clients[client], world->keys[key], &opts,
+                               &lock));
     *model = (struct model){lock, client, "new"};
 }
 
@@ -480,7 +480,7 @@ static void model_unlock(struct world *world, unsigned key)
 
     if (!model->holder)
         return;
-    expect_ok(recorded_unlock(world->clients[model->client], model->holder));
+    expect_ok(recorded_release(world->clients[model->client], model->holder));
     hf_lock_free(model->holder);
     model->holder = NULL;
 }
@@ -513,7 +513,7 @@ static void model_force(struct world *world, unsigned client, unsigned key)
         return;
     expect_ok(recorded_force_now(world->clients[client], world->keys[key],
                                  hf_lock_token(model->holder)));
-    expect_err(recorded_unlock(world->clients[model->client], model->holder),
+    expect_err(recorded_release(world->clients[model->client], model->holder),
                HF_EEXPIRED);
     hf_lock_free(model->holder);
     model->holder = NULL;
@@ -584,7 +584,7 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-/* Return true if `err` is HF_OK, `also`, or HF_EINDOUBT: on a busy machine,
+/* Returns true if `err` is HF_OK, `also`, or HF_EINDOUBT: on a busy machine,
  * some of these many requests may end in doubt. */
 static bool is_legal(enum hf_err err, enum hf_err also)
 {
@@ -601,7 +601,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
         suite_opts((uint32_t)(5 + next_random(seed) % 60),
                    (uint32_t)(next_random(seed) % 3 * 20));
     struct hf_lock *lock = NULL;
-    enum hf_err err = recorded_lock(client, key, &opts, &lock);
+    enum hf_err err = recorded_acquire(client, key, &opts, &lock);
     struct hf_info info;
 
     if (!is_legal(err, HF_EBUSY) && !suite_lease_was_too_short(err))
@@ -617,14 +617,14 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     if (next_random(seed) % 3 == 0)
         err = recorded_renew(client, lock, 0);
     else
-        (void)recorded_valid(client, lock);
+        (void)recorded_is_valid(client, lock);
     if (!is_legal(err, HF_EEXPIRED))
         atomic_fetch_add(&storm->wrong, 1);
     if (next_random(seed) % 8 == 0) {
-        recorded_free(lock);
+        recorded_lock_free(lock);
         return;
     }
-    err = recorded_unlock(client, lock);
+    err = recorded_release(client, lock);
     if (!is_legal(err, HF_EEXPIRED))
         atomic_fetch_add(&storm->wrong, 1);
     hf_lock_free(lock);

@@ -38,7 +38,7 @@ static struct {
     char url[URL_SIZE];
     uint32_t caps;
     struct case_key *keys;
-    unsigned threads; /* before the first client was opened */
+    unsigned threads; /* threads before the first client was opened */
 } self;
 
 /* ---- The context of a case ----------------------------------------------*/
@@ -108,7 +108,7 @@ static _Noreturn void hold_in_child(struct hf_key key, int fd)
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
     char byte = hf_open(self.url, NULL, &client) == HF_OK &&
-                        recorded_lock(client, key, NULL, &lock) == HF_OK
+                        recorded_acquire(client, key, NULL, &lock) == HF_OK
                     ? '+'
                     : '-';
 
@@ -411,7 +411,7 @@ unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
     unsigned claims = 0;
 
     do {
-        err = recorded_lock(client, key, opts, &none);
+        err = recorded_acquire(client, key, opts, &none);
         claims++;
     } while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
@@ -467,7 +467,7 @@ static int set_up(void **state)
     client = suite_open();
     self.caps = hf_caps(client);
     (void)hf_close(client, SUITE_TIMEOUT_MS);
-    hf_test_be_patient();
+    hf_test_set_defaults();
     if (self.suite_case->promise->needs & ~self.caps)
         skip_without(self.suite_case->promise->needs & ~self.caps);
     recorded_init(suite_has(HF_CAP_FIFO));

@@ -23,7 +23,7 @@
 struct promise {
     const char *name;
     void (*check)(void);
-    uint32_t needs; /* HF_CAP_FENCE | ...: without these, the case is skipped */
+    uint32_t needs; /* HF_CAP_... bits; the case is skipped without them */
 };
 
 #define PROMISE(name, needs)                                                   \
@@ -85,7 +85,8 @@ bool suite_has(uint32_t caps);
 struct hf_client *suite_open(void);
 struct hf_client *suite_open_background(void);
 
-/* Close the client and expect HF_OK: the server confirmed all releases. */
+/* Close the client and expect HF_OK, which means that the server has confirmed
+ * all releases. */
 void suite_close(struct hf_client *client);
 
 /* Return a key that no other case uses. It is valid until the case ends. */
@@ -157,7 +158,7 @@ void suite_on_done(enum hf_err err, void *counter);
  * the error of the wait and keep the future. */
 enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms);
 
-/* Wait until `*count` is at least `wanted`. Return false if that takes longer
+/* Wait until `*count` is at least `wanted`. Returns false if that takes longer
  * than SUITE_TIMEOUT_MS. Calls hf_process() of `client` unless it is NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client);
@@ -180,15 +181,15 @@ void suite_on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
 unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
                               const struct hf_lock_opts *opts);
 
-/* Whether `err` may mean that the lease expired before the reply arrived. For
- * cases with very short leases. */
+/* Returns true if `err` may mean that the lease expired before the reply
+ * arrived. For cases with very short leases. */
 bool suite_lease_was_too_short(enum hf_err err);
 
 /* Expect `wanted`, or HF_EINDOUBT if a server has to confirm the withdrawal. */
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);
 
 /* Expect that `text` contains `word`. */
-#define expect_word(text, word)                                                \
+#define expect_error_text(text, word)                                          \
     suite_expect_word((text), (word), __FILE__, __LINE__)
 void suite_expect_word(const char *text, const char *word, const char *file,
                        int line);

@@ -23,7 +23,7 @@ struct hf_watch *trace_start(struct hf_client *client, struct hf_key key,
 {
     struct hf_watch *watch = NULL;
 
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     expect_ok(hf_watch_open(client, key, NULL, record_event, trace, &watch));
     return watch;
 }
@@ -59,7 +59,7 @@ struct hf_future *trace_start_waiter(struct hf_client *client,
     opts.on_event = suite_on_lock_event;
     opts.arg = reported;
     expect_ok(
-        recorded_lock_start(client, key, &opts, lock, NULL, NULL, &claim));
+        recorded_acquire_start(client, key, &opts, lock, NULL, NULL, &claim));
     assert_true(suite_await(&reported->waiting, 1, NULL));
     return claim;
 }

@@ -32,12 +32,12 @@ static void a_granted_waiter_sets_its_value_and_note(void)
 
     opts.value = hf_bytes_of("first");
     opts.note = "one";
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.value = hf_bytes_of("second");
     opts.note = "two";
     claim = trace_start_waiter(other, key, opts, &reported, &next);
     expect_stored(holder, key, "first", "one");
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     expect_stored(holder, key, "second", "two");
@@ -60,11 +60,11 @@ static void a_value_ends_with_its_grant(void)
 
     opts.value = hf_bytes_of("old");
     opts.note = "old note";
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("older")));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     opts = suite_opts(SUITE_LONG_TTL_MS, 0);
-    expect_ok(recorded_lock(client, key, &opts, &next));
+    expect_ok(recorded_acquire(client, key, &opts, &next));
 
     expect_stored(client, key, "", "");
     hf_lock_free(lock);
@@ -81,7 +81,7 @@ static void a_renewal_keeps_the_value(void)
 
     opts.value = hf_bytes_of("first");
     opts.note = "note";
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_stored(client, key, "first", "note");
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("second")));
@@ -103,7 +103,7 @@ static void wrong_token_cannot_renew(void)
     struct hf_lock *lock = NULL, *forged = NULL;
     struct hf_info info;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     forged = suite_adopt(other, lock, hf_lock_token(lock) + 1);
     expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_TTL_MS),
                HF_ENOTOWNER);
@@ -111,7 +111,7 @@ static void wrong_token_cannot_renew(void)
     expect_ok(recorded_read(holder, key, &info));
     assert_true(info.left_ms <= suite_lease_ms(SUITE_LONG_TTL_MS));
     hf_info_fini(&info);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     hf_lock_free(forged);
     hf_lock_free(lock);
     suite_close(holder);
@@ -126,7 +126,7 @@ static void wrong_token_cannot_update(void)
     struct hf_lock *lock = NULL, *forged = NULL;
 
     opts.value = hf_bytes_of("mine");
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     forged = suite_adopt(other, lock, hf_lock_token(lock) + 1);
 
     expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
@@ -144,9 +144,9 @@ static struct hf_lock *adopt_released(struct hf_client *client,
 {
     struct hf_lock *lock = NULL, *adopted = NULL;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     adopted = suite_adopt(client, lock, hf_lock_token(lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     hf_lock_free(lock);
     return adopted;
 }
@@ -195,13 +195,13 @@ static void send_refused(struct hf_client *other, struct hf_key key,
 
     for (unsigned i = 0; i < 3; i++)
         forged[i] = suite_adopt(other, lock, wrong);
-    expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
+    expect_err(recorded_acquire(other, key, &once, &none), HF_EBUSY);
     expect_err(recorded_renew(other, forged[0], 0), HF_ENOTOWNER);
     expect_err(recorded_update(other, forged[1], NULL, hf_bytes_of("v")),
                HF_ENOTOWNER);
     expect_err(hf_force(other, key, wrong, false), HF_ENOTOWNER);
     expect_err(recorded_force_now(other, key, wrong), HF_ENOTOWNER);
-    expect_err(recorded_unlock(other, forged[2]), HF_ENOTOWNER);
+    expect_err(recorded_release(other, forged[2]), HF_ENOTOWNER);
     for (unsigned i = 0; i < 3; i++)
         hf_lock_free(forged[i]);
 }
@@ -217,15 +217,15 @@ static void a_refused_operation_reports_no_event(void)
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     token = hf_lock_token(lock);
     send_refused(other, key, lock);
     expect_err(recorded_update(client, lock, &wrong, hf_bytes_of("v")),
                HF_EMISMATCH);
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     expect_err(recorded_force_now(other, key, token), HF_ENOTHELD);
     hf_lock_free(lock);
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
 
     assert_true(suite_await(&trace.count, 3, watcher));
     assert_int_equal(trace.count, 3);
@@ -256,7 +256,7 @@ static void a_lock_is_forced_once_and_ended_once(void)
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     token = hf_lock_token(lock);
     expect_ok(hf_force(watcher, key, token, false));
     expect_ok(hf_force(watcher, key, token, false));
@@ -284,7 +284,7 @@ static void a_forced_lock_can_be_updated_and_released(void)
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     expect_ok(hf_force(client, key, hf_lock_token(lock), false));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
@@ -293,7 +293,7 @@ static void a_forced_lock_can_be_updated_and_released(void)
     expect_ok(recorded_read(client, key, &info));
     assert_true(info.forced);
     hf_info_fini(&info);
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -310,10 +310,10 @@ static void the_holder_after_a_forced_lock_can_renew(void)
     struct hf_future *claim = NULL;
     struct hf_info info;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     claim = trace_start_waiter(other, key, opts, &reported, &next);
     expect_ok(hf_force(holder, key, hf_lock_token(lock), false));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     expect_ok(recorded_renew(other, next, 0));

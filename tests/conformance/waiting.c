@@ -20,11 +20,11 @@ static int64_t granted_on_release(unsigned round)
     struct hf_future *claim = NULL;
     int64_t claimed_at = 0, took = 0;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     claimed_at = suite_now_ms();
     claim = trace_start_waiter(other, key, opts, &reported, &next);
     assert_false(hf_future_done(claim, NULL));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
     took = suite_now_ms() - claimed_at;
 
@@ -69,11 +69,11 @@ static void the_ttl_starts_at_the_grant(void)
     struct hf_future *claim = NULL;
     int64_t released = 0;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     claim = trace_start_waiter(other, key, opts, &reported, &next);
     suite_sleep(500);
     released = suite_now_ms();
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     assert_in_range(hf_lock_deadline(next), released + SUITE_LONG_TTL_MS,
@@ -100,7 +100,7 @@ static void release_or_wait(unsigned number, void *arg)
 
     if (number == 0) {
         (void)suite_await(&later->reported.waiting, 1, NULL);
-        later->released = recorded_unlock(later->client, later->lock);
+        later->released = recorded_release(later->client, later->lock);
     } else {
         struct hf_lock_opts opts =
             suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
@@ -108,7 +108,7 @@ static void release_or_wait(unsigned number, void *arg)
         opts.on_event = suite_on_lock_event;
         opts.arg = &later->reported;
         later->granted =
-            recorded_lock(later->waiter, later->key, &opts, &later->next);
+            recorded_acquire(later->waiter, later->key, &opts, &later->next);
     }
 }
 
@@ -121,7 +121,7 @@ static void a_blocking_waiter_is_granted_by_another_thread(void)
     };
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
-    expect_ok(recorded_lock(later.client, later.key, &opts, &later.lock));
+    expect_ok(recorded_acquire(later.client, later.key, &opts, &later.lock));
     suite_threads(2, release_or_wait, &later);
 
     expect_ok(later.released);
@@ -146,21 +146,21 @@ static void waiters_are_granted_in_order_of_arrival(void)
     struct hf_key key = suite_key("k");
     uint64_t last = 0;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         others[i] = suite_open_background();
         claims[i] =
             trace_start_waiter(others[i], key, opts, &reported[i], &next[i]);
     }
     last = hf_lock_token(lock);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         expect_ok(suite_future_result(claims[i], SUITE_TIMEOUT_MS));
         assert_true(hf_lock_token(next[i]) > last);
         last = hf_lock_token(next[i]);
         for (unsigned j = i + 1; j < WAITERS; j++)
             assert_false(hf_future_done(claims[j], NULL));
-        expect_ok(recorded_unlock(others[i], next[i]));
+        expect_ok(recorded_release(others[i], next[i]));
         hf_lock_free(next[i]);
     }
 
@@ -179,12 +179,12 @@ static void waiters_of_one_client_are_granted_in_order(void)
     struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++)
         claims[i] =
             trace_start_waiter(client, key, opts, &reported[i], &next[i]);
     for (unsigned i = 0; i < WAITERS; i++) {
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_release(client, lock));
         hf_lock_free(lock);
         expect_ok(suite_future_result(claims[i], SUITE_TIMEOUT_MS));
         lock = next[i];
@@ -219,13 +219,13 @@ static void a_waiter_knows_its_position(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_acquire(client, key, &opts, &lock));
     assert_int_equal(hf_lock_position(lock), 0);
     for (unsigned i = 0; i < 3; i++) {
         opts.on_event = note_position;
         opts.arg = &places[i];
-        expect_ok(recorded_lock_start(client, key, &opts, &none, NULL, NULL,
-                                      &claims[i]));
+        expect_ok(recorded_acquire_start(client, key, &opts, &none, NULL, NULL,
+                                         &claims[i]));
         assert_true(suite_await(&places[i].reported, 1, NULL));
     }
 
@@ -254,12 +254,12 @@ static void a_claim_times_out_not_before_its_wait(void)
     unsigned claimed_at = 0;
     int64_t began = 0;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     began = suite_now_ms();
     claimed_at = suite_expect_timeout(other, key, &opts);
 
     assert_true(suite_now_ms() - began >= 299 * (int64_t)claimed_at);
-    assert_true(recorded_valid(holder, lock));
+    assert_true(recorded_is_valid(holder, lock));
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(other);
@@ -276,7 +276,7 @@ static bool leaves_queue(unsigned round)
     struct hf_info info;
     bool confirmed = false;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     confirmed = suite_expect_timeout(other, key, &opts) == 1;
 
     expect_ok(recorded_read(holder, key, &info));
@@ -305,12 +305,12 @@ static void a_closed_waiter_is_skipped(void)
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     dead = trace_start_waiter(closed, key, opts, &reported[0], &none);
     alive = trace_start_waiter(other, key, opts, &reported[1], &next);
     suite_close(closed);
     expect_err(suite_future_result(dead, 0), HF_ECLOSED);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
 
     expect_ok(suite_future_result(alive, SUITE_TIMEOUT_MS));
     hf_lock_free(lock);
@@ -329,13 +329,13 @@ static void a_canceled_waiter_is_skipped(void)
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     canceled = trace_start_waiter(other, key, opts, &reported[0], &none);
     alive = trace_start_waiter(other, key, opts, &reported[1], &next);
     hf_future_cancel(canceled);
     suite_expect_withdrawn(suite_future_result(canceled, SUITE_TIMEOUT_MS),
                            HF_ECANCELED);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
 
     expect_ok(suite_future_result(alive, SUITE_TIMEOUT_MS));
     hf_lock_free(lock);
@@ -353,7 +353,7 @@ static void a_late_cancel_has_no_effect(void)
     enum hf_err err = HF_ECANCELED;
 
     expect_ok(
-        recorded_lock_start(client, key, NULL, &lock, NULL, NULL, &future));
+        recorded_acquire_start(client, key, NULL, &lock, NULL, NULL, &future));
     expect_ok(recorded_future_wait(future, SUITE_TIMEOUT_MS, &err));
     hf_future_cancel(future);
 
@@ -365,7 +365,8 @@ static void a_late_cancel_has_no_effect(void)
     suite_close(client);
 }
 
-/* MJ-07: each message wakes the waiting thread, so count its wake-ups. */
+/* MJ-07: a waiting thread sleeps until a message or a timer wakes it. Count its
+ * wake-ups, and measure its CPU time. */
 static void waiting_does_not_spin(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -377,9 +378,9 @@ static void waiting_does_not_spin(void)
     long wakeups = 0, cpu_ms = 0;
     enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     (void)getrusage(RUSAGE_THREAD, &before);
-    err = recorded_lock(other, key, &opts, &none);
+    err = recorded_acquire(other, key, &opts, &none);
     (void)getrusage(RUSAGE_THREAD, &after);
     suite_expect_withdrawn(err, HF_ETIMEDOUT);
 
@@ -414,13 +415,13 @@ static void a_release_wakes_only_the_next_waiter(void)
     struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         others[i] = suite_open_background();
         claims[i] =
             trace_start_waiter(others[i], key, opts, &reported[i], &next[i]);
     }
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     while (count_done(claims) == 0)
         suite_sleep(10);
     suite_sleep(300);
@@ -453,7 +454,7 @@ static void wait_held_returns_at_once_if_held(void)
     struct hf_info info;
 
     opts.note = "here";
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     expect_ok(hf_wait_held(other, key, 0, &info));
 
     assert_true(info.held);
@@ -481,7 +482,7 @@ static void wait_held_wakes_on_a_grant(void)
         hf_wait_held_start(other, key, HF_FOREVER, &info, NULL, NULL, &future));
     suite_sleep(100);
     assert_false(hf_future_done(future, NULL));
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     expect_ok(hf_future_wait(future, SUITE_TIMEOUT_MS, &err));
 
     expect_ok(err);
@@ -523,11 +524,11 @@ static void wait_held_misses_no_grant(void)
 
         expect_ok(hf_wait_held_start(other, key, HF_FOREVER, NULL, NULL, NULL,
                                      &future));
-        expect_ok(recorded_lock(holder, key, NULL, &lock));
+        expect_ok(recorded_acquire(holder, key, NULL, &lock));
         expect_ok(hf_future_wait(future, SUITE_TIMEOUT_MS, &err));
         expect_ok(err);
         hf_future_free(future);
-        expect_ok(recorded_unlock(holder, lock));
+        expect_ok(recorded_release(holder, lock));
         hf_lock_free(lock);
     }
     suite_close(holder);
@@ -538,8 +539,8 @@ static void acquire_and_release(struct hf_client *holder, struct hf_key key)
 {
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
+    expect_ok(recorded_release(holder, lock));
     hf_lock_free(lock);
 }
 
@@ -636,9 +637,9 @@ static bool wakes_on_release(unsigned round)
     enum hf_freed freed = HF_FREED_UNSEEN;
     bool reported = false;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     future = start_wait_free(other, key, &freed, round);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
 
     reported = is_freed(future, &freed, HF_FREED_RELEASED);
     hf_lock_free(lock);
@@ -663,7 +664,7 @@ static bool wakes_on_expiry(unsigned round)
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &short_opts, &lock));
     expect_ok(hf_wait_free(other, key, HF_FOREVER, &freed));
 
     hf_lock_free(lock);
@@ -687,7 +688,7 @@ static void wait_free_never_reports_an_expiry_early(void)
     struct hf_lock *lock = NULL;
     int64_t deadline = 0;
 
-    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &short_opts, &lock));
     deadline = hf_lock_deadline(lock);
     expect_ok(hf_wait_free(other, key, SUITE_TIMEOUT_MS, NULL));
 
@@ -708,7 +709,7 @@ static bool wakes_on_force(unsigned round)
     enum hf_freed freed = HF_FREED_UNSEEN;
     bool reported = false;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     future = start_wait_free(other, key, &freed, round);
     expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
@@ -732,7 +733,7 @@ static void wait_free_times_out(void)
     struct hf_key key = suite_key("k");
     int64_t began = 0;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     began = suite_now_ms();
     expect_err(hf_wait_free(other, key, 200, NULL), HF_ETIMEDOUT);
 
@@ -754,15 +755,15 @@ static bool failed_release_wakes_none(unsigned round)
     enum hf_freed freed = HF_FREED_UNSEEN;
     bool heard_last = false;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     future = start_wait_free(other, key, &freed, round);
     expect_ok(
         hf_lock_adopt(holder, key, bogus, hf_lock_token(lock), NULL, &forged));
-    expect_err(recorded_unlock(holder, forged), HF_ENOTOWNER);
+    expect_err(recorded_release(holder, forged), HF_ENOTOWNER);
     suite_sleep(300);
 
     assert_false(hf_future_done(future, NULL));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     heard_last = is_freed(future, &freed, HF_FREED_RELEASED);
     hf_lock_free(forged);
     hf_lock_free(lock);
@@ -776,7 +777,9 @@ static void a_failed_release_wakes_no_waiter(void)
     suite_repeat(failed_release_wakes_none);
 }
 
-/* LK-22: a key that is granted to the next waiter was never free. */
+/* LK-22: a key that is handed over to the next waiter was never free, so
+ * hf_wait_free() continues. Returns false if the last release came before the
+ * wait started. */
 static bool handover_wakes_none(unsigned round)
 {
     struct hf_client *holder = suite_open();
@@ -791,15 +794,15 @@ static bool handover_wakes_none(unsigned round)
     enum hf_freed freed = HF_FREED_UNSEEN;
     bool heard_last = false;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     claim = trace_start_waiter(next_client, key, opts, &reported, &next);
     future = start_wait_free(other, key, &freed, round);
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
     suite_sleep(100);
 
     assert_false(hf_future_done(future, NULL));
-    expect_ok(recorded_unlock(next_client, next));
+    expect_ok(recorded_release(next_client, next));
     heard_last = is_freed(future, &freed, HF_FREED_RELEASED);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -827,21 +830,21 @@ static bool longer_key_wakes_none(unsigned round)
     enum hf_freed freed = HF_FREED_UNSEEN;
     bool heard_last = false;
 
-    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(recorded_acquire(holder, key, NULL, &lock));
     free_future = start_wait_free(other, key, &freed, round);
     expect_ok(hf_wait_held_start(other, nobody, HF_FOREVER, NULL, NULL, NULL,
                                  &held_future));
-    expect_ok(recorded_lock(holder, suite_key_number("k", longer_number), NULL,
-                            &longer));
-    expect_ok(recorded_unlock(holder, longer));
+    expect_ok(recorded_acquire(holder, suite_key_number("k", longer_number),
+                               NULL, &longer));
+    expect_ok(recorded_release(holder, longer));
     hf_lock_free(longer);
-    expect_ok(recorded_lock(holder, suite_key_number("n", longer_number), NULL,
-                            &longer));
+    expect_ok(recorded_acquire(holder, suite_key_number("n", longer_number),
+                               NULL, &longer));
     suite_sleep(100);
 
     assert_false(hf_future_done(free_future, NULL));
     assert_false(hf_future_done(held_future, NULL));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     heard_last = is_freed(free_future, &freed, HF_FREED_RELEASED);
     hf_future_free(held_future);
     hf_lock_free(lock);

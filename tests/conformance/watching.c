@@ -11,7 +11,7 @@
 struct seen {
     _Atomic unsigned count;
     unsigned dropped;
-    struct hf_event events[SEEN_MAX]; /* their pointers are invalid */
+    struct hf_event events[SEEN_MAX]; /* copies with invalid pointers */
 };
 
 static void on_event(const struct hf_event *event, void *arg)
@@ -39,12 +39,12 @@ static struct hf_watch *open_watch(struct hf_client *client,
 {
     struct hf_watch *watch = NULL;
 
-    (void)hf_fd(client); /* so that the client starts no threads */
+    (void)hf_fd(client); /* after hf_fd(), a client starts no threads */
     expect_ok(hf_watch_open(client, prefix, NULL, on_event, seen, &watch));
     return watch;
 }
 
-/* Receive the events that are on their way. */
+/* Receive the events that have been sent but have not arrived yet. */
 static void settle(struct hf_client *client)
 {
     for (int i = 0; i < 5; i++) {
@@ -92,16 +92,16 @@ static void a_watch_reports_every_kind_of_event(void)
     struct hf_lock *lock = NULL, *none = NULL;
     uint64_t token = 0;
 
-    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(client, key, &short_opts, &lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
-    suite_expect_withdrawn(recorded_lock(client, key, &short_opts, &none),
+    suite_expect_withdrawn(recorded_acquire(client, key, &short_opts, &none),
                            HF_ETIMEDOUT);
     assert_true(suite_await(&seen->count, 5, other)); /* up to WITHDRAWN */
     expect_ok(hf_force(client, key, hf_lock_token(lock), false));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     hf_lock_free(lock);
-    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(recorded_acquire(client, key, &short_opts, &lock));
     token = hf_lock_token(lock);
     expect_ok(recorded_force_now(client, key, token));
 
@@ -139,7 +139,7 @@ static bool expiry_is_reported(unsigned round)
     struct hf_lock *lock = NULL;
     bool count = false;
 
-    if (recorded_lock(client, key, &short_opts, &lock) == HF_OK) {
+    if (recorded_acquire(client, key, &short_opts, &lock) == HF_OK) {
         int64_t deadline = hf_lock_deadline(lock);
 
         assert_true(suite_await(&seen->count, 2, other));
@@ -177,13 +177,13 @@ static void a_handover_does_not_free_the_key(void)
     struct hf_future *claim = NULL;
     struct hf_lock *lock = NULL, *next = NULL;
 
-    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_acquire(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
     opts.arg = &reported;
     expect_ok(
-        recorded_lock_start(other, key, &opts, &next, NULL, NULL, &claim));
+        recorded_acquire_start(other, key, &opts, &next, NULL, NULL, &claim));
     assert_true(suite_await(&reported.waiting, 1, NULL));
-    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_release(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     assert_true(suite_await(&seen->count, 4, watcher));
@@ -215,9 +215,9 @@ static void a_watch_reports_only_the_selected_kinds(void)
     hf_watch_opts_init(&opts);
     opts.kinds = HF_EVENT_RELEASED | HF_EVENT_EXPIRED;
     expect_ok(hf_watch_open(client, key, &opts, on_event, seen, &watching));
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     expect_ok(recorded_renew(client, lock, 0));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
 
     assert_true(suite_await(&seen->count, 1, client));
     settle(client);
@@ -242,7 +242,7 @@ static void invalid_event_kinds_are_refused(void)
         hf_watch_open(client, suite_key(""), &opts, on_event, NULL, &none),
         HF_EINVAL);
     hf_client_error(client, &error);
-    expect_word(error.text, "kinds");
+    expect_error_text(error.text, "kinds");
     opts.kinds = 1u << 20;
     expect_err(
         hf_watch_open(client, suite_key(""), &opts, on_event, NULL, &none),
@@ -260,8 +260,8 @@ static void a_watch_reports_only_its_prefix(void)
     struct hf_watch *watching = open_watch(client, suite_key("p/"), seen);
     struct hf_lock *in = NULL, *out = NULL;
 
-    expect_ok(recorded_lock(client, suite_key("o/1"), NULL, &out));
-    expect_ok(recorded_lock(client, suite_key("p/1"), NULL, &in));
+    expect_ok(recorded_acquire(client, suite_key("o/1"), NULL, &out));
+    expect_ok(recorded_acquire(client, suite_key("p/1"), NULL, &in));
 
     assert_true(suite_await(&seen->count, 1, client));
     settle(client);
@@ -287,8 +287,8 @@ static void a_watch_from_an_index_reports_earlier_events(void)
     struct hf_info info;
 
     expect_ok(recorded_read(client, key, &info));
-    expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
+    expect_ok(recorded_release(client, lock));
     hf_watch_opts_init(&opts);
     opts.from = info.index + 1;
     hf_info_fini(&info);
@@ -352,9 +352,9 @@ static void missing_events_are_reported_as_dropped(void)
 
     suite_lower_priority();
     for (unsigned i = 0; i < MANY; i++) {
-        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
         token = hf_lock_token(lock);
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_release(client, lock));
         hf_lock_free(lock);
     }
     process_until(slow, seen, HF_EVENT_RELEASED, token);
@@ -366,7 +366,7 @@ static void missing_events_are_reported_as_dropped(void)
     expect_no_silent_gap(seen, token);
 
     /* Events after the gap are reported. */
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, count + 1, slow));
     assert_int_equal(seen->events[count].kind, HF_EVENT_GRANTED);
     assert_int_equal(seen->events[count].token, hf_lock_token(lock));
@@ -389,14 +389,14 @@ static void a_watch_from_an_old_index_reports_dropped_events(void)
 
     suite_lower_priority();
     for (unsigned i = 0; i < MANY; i++) {
-        expect_ok(recorded_lock(client, key, NULL, &lock));
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
+        expect_ok(recorded_release(client, lock));
         hf_lock_free(lock);
     }
     hf_watch_opts_init(&opts);
     opts.from = 1;
     expect_ok(hf_watch_open(client, key, &opts, on_event, seen, &watching));
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
 
     process_until(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
     assert_int_equal(seen->events[0].kind, HF_EVENT_DROPPED);
@@ -428,8 +428,8 @@ static void kept_events_follow_the_dropped_event(void)
     key = suite_key(name);
     witness = open_watch(client, key, first);
     for (unsigned i = 0; i < LONG_KEYS; i++) {
-        expect_ok(recorded_lock(client, key, NULL, &lock));
-        expect_ok(recorded_unlock(client, lock));
+        expect_ok(recorded_acquire(client, key, NULL, &lock));
+        expect_ok(recorded_release(client, lock));
         if (i + 1 < LONG_KEYS)
             hf_lock_free(lock);
         expect_ok(hf_process(client));
@@ -466,12 +466,13 @@ static void no_callback_runs_after_a_watch_is_closed(void)
     struct hf_watch *watching = open_watch(client, key, seen);
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
-    expect_ok(recorded_renew(client, lock, 0)); /* may not be reported yet */
+    /* The event of this renewal may not be reported yet. */
+    expect_ok(recorded_renew(client, lock, 0));
     hf_watch_close(watching);
     seen->count = 0;
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_release(client, lock));
     settle(client);
 
     assert_int_equal(seen->count, 0);
@@ -493,7 +494,7 @@ static void no_background_callback_runs_after_a_watch_is_closed(void)
     struct hf_watch *witness = open_watch(client, key, witness_seen);
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(other, key, NULL, &lock));
+    expect_ok(recorded_acquire(other, key, NULL, &lock));
     for (unsigned i = 0; i < FREED_WATCHES; i++) {
         struct seen *seen = all[i] = new_watch_log();
         struct hf_watch *watching = open_watch(client, key, seen);
@@ -542,8 +543,8 @@ static void a_watch_can_be_closed_in_its_callback(void)
 
     expect_ok(
         hf_watch_open(client, key, NULL, close_own_watch, &end, &end.watch));
-    expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
+    expect_ok(recorded_release(client, lock));
     assert_true(suite_await(&end.count, 1, client));
     settle(client);
 
@@ -566,7 +567,7 @@ static void the_forms_of_watch_agree(void)
                                   suite_on_done, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, client));
     expect_ok((enum hf_err)counter.last);
-    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_acquire(client, key, NULL, &lock));
 
     assert_true(suite_await(&seen->count, 1, client));
     assert_int_equal(counter.count, 1);
@@ -585,7 +586,7 @@ static void close_ends_a_watch(void)
     struct hf_lock *lock = NULL;
 
     suite_close(client);
-    expect_ok(recorded_lock(other, key, NULL, &lock));
+    expect_ok(recorded_acquire(other, key, NULL, &lock));
 
     assert_int_equal(seen->count, 0);
     hf_watch_close(watching);

@@ -134,12 +134,12 @@ static void contend(const struct zone *zone)
     for (unsigned i = 0; i < ROUNDS; i++) {
         opts.ttl_ms = i % 5 == 4 ? 20 : HF_TEST_LONG_MS;
         assert_int_equal(
-            recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock), HF_OK);
+            recorded_acquire_fifo(client, hf_key_of("k"), &opts, &lock), HF_OK);
         if (i % 5 == 4) {
             assert_int_equal(hf_lock_detach(lock), HF_OK);
             continue;
         }
-        assert_int_equal(recorded_unlock(client, lock), HF_OK);
+        assert_int_equal(recorded_release(client, lock), HF_OK);
         hf_lock_free(lock);
     }
 }

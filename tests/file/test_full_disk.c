@@ -131,7 +131,7 @@ static void open_and_fail(void *arg)
 static void full_disk_is_reported_until_there_is_room(void **state)
 {
     struct hf_client *client, *other;
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_error error;
     struct hf_lock *held;
 
@@ -207,7 +207,7 @@ static bool mount_btrfs(void)
 
 static void full_btrfs_blocks_no_client(void **state)
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_client *client;
     struct hf_error error;
     struct hf_lock *held;

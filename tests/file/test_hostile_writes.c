@@ -97,7 +97,7 @@ static hf_time machine_now(void)
 
 static void expect_refusal(void *arg)
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_error error = {.text = ""};
     struct hf_lock *lock;
 
@@ -111,7 +111,7 @@ static void expect_refusal(void *arg)
 
 static void expect_grant(void *arg)
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_lock *lock;
 
     (void)arg;

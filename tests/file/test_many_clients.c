@@ -72,8 +72,8 @@ static void on_granted(enum hf_err err, void *arg)
 
     assert_int_equal(err, HF_OK);
     served->numbers[atomic_fetch_add(&served->count, 1)] = claim->number;
-    assert_int_equal(recorded_unlock_start(claim->client, claim->lock,
-                                           on_unlocked, claim, NULL),
+    assert_int_equal(recorded_release_start(claim->client, claim->lock,
+                                            on_unlocked, claim, NULL),
                      HF_OK);
 }
 
@@ -89,18 +89,18 @@ static void process_client(struct hf_client *client)
  * the arena busy, so process the client until the claim has a position. */
 static void queue_claim(struct claim *claim, struct hf_client *client)
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
 
     opts.idle = true;
     assert_int_equal(hf_lock_new(client, hf_key_of("k"), &opts, &claim->lock),
                      HF_OK);
     claim->client = client;
-    assert_int_equal(
-        recorded_claim_start(client, claim->lock, on_granted, claim, NULL),
-        HF_OK);
+    assert_int_equal(recorded_lock_acquire_start(client, claim->lock,
+                                                 on_granted, claim, NULL),
+                     HF_OK);
     while (hf_lock_position(claim->lock) == 0)
         process_client(client);
-    recorded_queued(claim->lock);
+    recorded_set_queued(claim->lock);
 }
 
 static void poll_client(int epoll, struct hf_client *client)
@@ -144,13 +144,13 @@ static void expect_fifo_order(unsigned processes, unsigned clients,
                               unsigned claims)
 {
     unsigned size = clients * claims / hf_test_slowness();
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     pid_t pids[16];
 
-    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        recorded_acquire_fifo(client, hf_key_of("k"), &opts, &lock), HF_OK);
     for (unsigned i = 0; i < processes; i++) {
         struct party party = {.first = i * size,
                               .clients = (size + claims - 1) / claims,
@@ -160,7 +160,7 @@ static void expect_fifo_order(unsigned processes, unsigned clients,
         pids[i] = hf_child_start(party_main, &party);
         hf_site_await_waiters(client, "k", (i + 1) * size);
     }
-    assert_int_equal(recorded_unlock(client, lock), HF_OK);
+    assert_int_equal(recorded_release(client, lock), HF_OK);
     for (unsigned i = 0; i < processes; i++)
         hf_child_join(pids[i]);
     assert_int_equal(served->count, processes * size);

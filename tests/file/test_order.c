@@ -25,17 +25,17 @@ static int set_up(void **state)
 
 static void wait_and_record(void *arg)
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     unsigned position;
 
-    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        recorded_acquire_fifo(client, hf_key_of("k"), &opts, &lock), HF_OK);
     position = atomic_fetch_add(&served->count, 1);
     served->numbers[position] = *(const unsigned *)arg;
     served->tokens[position] = hf_lock_token(lock);
-    assert_int_equal(recorded_unlock(client, lock), HF_OK);
+    assert_int_equal(recorded_release(client, lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
@@ -69,17 +69,17 @@ static unsigned kill_waiters(const pid_t pids[WAITERS],
  * dead waiter was granted the key in between. */
 static void expect_fifo_order(bool (*dies)(unsigned i))
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_client *client = hf_site_open();
     unsigned alive[WAITERS], count;
     pid_t pids[WAITERS];
     struct hf_lock *lock;
 
-    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        recorded_acquire_fifo(client, hf_key_of("k"), &opts, &lock), HF_OK);
     start_waiters(client, pids);
     count = kill_waiters(pids, dies, alive);
-    assert_int_equal(recorded_unlock(client, lock), HF_OK);
+    assert_int_equal(recorded_release(client, lock), HF_OK);
     for (unsigned i = 0; i < count; i++)
         hf_child_join(pids[alive[i]]);
     assert_int_equal(served->count, count);

@@ -89,13 +89,13 @@ static void worker_main(void *arg)
         struct hf_lock *lock;
         enum hf_err err;
 
-        assert_int_equal(
-            recorded_lock_fifo(client, hf_key_of(keys[i % KEYS]), &opts, &lock),
-            HF_OK);
+        assert_int_equal(recorded_acquire_fifo(
+                             client, hf_key_of(keys[i % KEYS]), &opts, &lock),
+                         HF_OK);
         atomic_fetch_add(&shared->grants, 1);
         if (!increment(&shared->cells[i % KEYS], lock))
             atomic_fetch_add(&shared->violations, 1);
-        err = recorded_unlock(client, lock);
+        err = recorded_release(client, lock);
         if (err != HF_EEXPIRED)
             assert_int_equal(err, HF_OK);
         hf_lock_free(lock);
@@ -209,7 +209,7 @@ static void tokens_rise_when_the_arena_is_removed(void **state)
 
 static void wait_for_key(void *arg)
 {
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
 

@@ -146,7 +146,7 @@ static void holder_keeps_its_lock_when_the_program_changes_its_root(
 static void expect_waiter_refused(void (*damage)(void))
 {
     struct hf_client *holder = hf_site_open(), *waiter = hf_site_open();
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_future *future;
     struct hf_lock *held, *lock = NULL;
     struct hf_error error;

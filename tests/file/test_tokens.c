@@ -281,7 +281,7 @@ static void holder_main(void *arg)
 static void waiter_main(void *arg)
 {
     struct hf_client *client = hf_site_open();
-    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_lock_opts opts = hf_site_wait_opts();
     struct hf_future *future;
     struct hf_lock *lock;
     char name[16];

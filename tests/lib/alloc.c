@@ -56,7 +56,7 @@ bool hf_alloc_failed(void)
     return atomic_load(&failed);
 }
 
-/* Count a call. Returns whether it has to fail. */
+/* Count a call. Returns true if the call has to fail. */
 static bool must_fail(void)
 {
     unsigned long call = atomic_fetch_add(&calls, 1) + 1;

@@ -5,9 +5,10 @@
  *     -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=strdup
  *
  * which redirects the calls of the program and of the static library.
- * Allocations inside libc and shared libraries are not counted. If the program
- * frees such a block, the counts get too low, so compare the counts before and
- * after a case. Any thread may call these functions. */
+ * Allocations inside libc and shared libraries are not counted. A block that
+ * libc allocates and the program frees is subtracted, so the counts may become
+ * negative: compare the counts before and after a case, not with 0. Any thread
+ * may call these functions. */
 #ifndef HF_TESTS_LIB_ALLOC_H
 #define HF_TESTS_LIB_ALLOC_H
 
@@ -25,7 +26,7 @@ unsigned long hf_alloc_calls(void);
  * next one. Replaces an earlier request; a count of 0 cancels it. */
 void hf_alloc_fail(unsigned long nth, unsigned long count);
 
-/* Stop failing. Returns whether any allocation has failed since
+/* Stop failing. Returns true if an allocation has failed since
  * hf_alloc_fail(). */
 bool hf_alloc_failed(void);
 

@@ -10,11 +10,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Run `act` in a child process. */
+/* Run `act` in a child process. Returns the pid of the child. */
 pid_t hf_child_start(void (*act)(void *arg), void *arg);
 
-/* Run `act` in a child process, and return its result. A crash counts as
- * false. */
+/* Run `act` in a child process, and wait for it. Returns the result of `act`,
+ * or false if the child crashes. */
 bool hf_child_try(bool (*act)(void));
 
 /* Wait for a child, which must exit with status 0. */
@@ -23,8 +23,8 @@ void hf_child_join(pid_t pid);
 /* Kill a child with SIGKILL, and reap it. */
 void hf_child_kill(pid_t pid);
 
-/* Stop a child, or wait until it has stopped itself. The child has stopped when
- * these functions return. */
+/* hf_child_stop() sends SIGSTOP; hf_child_await_stop() waits for a child that
+ * stops itself. Both return after the child has stopped. */
 void hf_child_stop(pid_t pid);
 void hf_child_await_stop(pid_t pid);
 void hf_child_continue(pid_t pid);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Run `act` in a child process. Returns whether it failed an HF_ASSERT. */
+/* Run `act` in a child process. Returns true if it fails an HF_ASSERT. */
 bool hf_test_dies(void (*act)(void *arg), void *arg);
 
 #endif

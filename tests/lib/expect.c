@@ -2,7 +2,7 @@
 
 #include "lib/runner.h"
 
-void hf_test_be_patient(void)
+void hf_test_set_defaults(void)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);

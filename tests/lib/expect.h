@@ -14,13 +14,14 @@
 
 /* Set the defaults of this process: a ttl of HF_TEST_LONG_MS, and a wait and a
  * timeout of HF_TEST_PATIENCE_MS. */
-void hf_test_be_patient(void);
+void hf_test_set_defaults(void);
 
 /* The default options with these three times. */
 struct hf_lock_opts hf_test_opts(uint32_t ttl_ms, uint32_t wait_ms,
                                  uint32_t timeout_ms);
 
-/* Compare error codes, and report a difference by name. */
+/* Fail the case unless `call` returns `wanted`. The message has the names of
+ * both error codes. */
 #define expect_err(call, wanted)                                               \
     hf_test_expect((call), (wanted), #call, __FILE__, __LINE__)
 #define expect_ok(call) expect_err(call, HF_OK)

@@ -34,7 +34,8 @@ struct packet {
     hf_time sent;
 
     struct hf_request request; /* for the inner strategy */
-    struct hf_request *asked;  /* the client's request; NULL: it gave up */
+    /* The client's request, or NULL if nobody awaits an answer. */
+    struct hf_request *asked;
     bool lose_answer, hide_anchor;
     uint32_t answer_ms;
 
@@ -69,7 +70,9 @@ struct hf_faulty {
     struct hf_dlist arrivals; /* packets in transit to the client, by time */
     struct hf_dlist packets;  /* every packet of this client */
     hf_time last_event;       /* when the last event is due */
-    bool outside; /* the network is delivering outside of the client's turn */
+    /* Set by hf_faulty_step(), which runs outside of the client's turn: answers
+     * and pushes then wait for the client's timer. */
+    bool outside;
     enum hf_faulty_cut cut;
     struct hf_faulty_odds odds;
     struct cue cues[CUES_MAX];
@@ -330,12 +333,13 @@ static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
     schedule_arrival(packet, HF_FAULTY_NOTICE_MS);
 }
 
-/* Deliver a request to the server. Its packet is in no list any more. */
+/* Deliver a request to the server. Its packet is not in `packets` of the
+ * network. */
 static void deliver_request(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
 
-    if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_REFUSING) {
+    if (faulty->cut == HF_CUT_ALL || faulty->cut == HF_CUT_REFUSE) {
         notice_loss(faulty, packet->asked);
         free_packet(packet);
         return;
@@ -481,9 +485,9 @@ static void faulty_submit(void *self, struct hf_request *request)
     struct cue cue;
 
     record_sent(faulty, what, &request->command);
-    if (faulty->cut == HF_CUT_REFUSING)
+    if (faulty->cut == HF_CUT_REFUSE)
         answer_error(faulty, request, HF_EUNAVAIL);
-    else if (faulty->cut == HF_CUT_SILENT)
+    else if (faulty->cut == HF_CUT_ALL)
         notice_loss(faulty, request);
     else if (take_cue(faulty, what, &cue))
         submit_on_cue(faulty, request, &cue);
@@ -499,8 +503,9 @@ static void faulty_cancel(void *self, struct hf_request *request)
 /* ---- To the client ------------------------------------------------------*/
 
 /* Translate an anchor into what a remote server can know: which message of this
- * client it had received before `stamp` on its clock, and how long before.
- * Round down, because the server's clock readings are rounded too. */
+ * client was the last to arrive before `stamp`, by the server's clock, and how
+ * long before. Round the age down, because both readings of the server's clock
+ * are rounded. */
 static void translate_anchor(const struct hf_faulty *faulty,
                              struct hf_anchor *anchor)
 {
@@ -524,7 +529,7 @@ static void translate_anchor(const struct hf_faulty *faulty,
         anchor->age_ms = (uint32_t)(stamp - best->received - 1);
 }
 
-/* Deliver an arrival to the client. The packet is in no list any more. */
+/* Deliver an arrival to the client. The packet is not in `arrivals`. */
 static void deliver_arrival(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
@@ -533,7 +538,7 @@ static void deliver_arrival(struct packet *packet)
     if (packet->kind == LOSS) {
         if (packet->asked)
             answer_error(faulty, packet->asked, HF_EINDOUBT);
-    } else if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_DEAF) {
+    } else if (faulty->cut == HF_CUT_ALL || faulty->cut == HF_CUT_ANSWERS) {
         notice_loss(faulty, packet->asked);
     } else if (packet->kind == GRANT) {
         outer->ops->grant(outer, &packet->grant);
@@ -632,8 +637,8 @@ static void on_inner_grant(struct hf_host *host,
     push_grant(faulty, &pushed, cue.fault == HF_DELAY ? cue.ms : 0);
 }
 
-/* Events of a watch arrive in order or not at all, so no event is due before
- * the last one. */
+/* Events of a watch arrive in order or not at all, so an event is never due
+ * before the previous one. */
 static void on_inner_event(struct hf_host *host,
                            const struct hf_push_event *from)
 {

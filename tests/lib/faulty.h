@@ -34,7 +34,7 @@ extern const struct hf_strategy hf_strategy_faulty;
 
 /* The kind of message that a cue applies to. */
 enum hf_faulty_what {
-    HF_ON_LOCK = HF_COMMAND_LOCK, /* these have the numbers of the commands */
+    HF_ON_LOCK = HF_COMMAND_LOCK, /* equal to enum hf_command_kind */
     HF_ON_UNLOCK = HF_COMMAND_UNLOCK,
     HF_ON_RENEW = HF_COMMAND_RENEW,
     HF_ON_UPDATE = HF_COMMAND_UPDATE,
@@ -54,7 +54,7 @@ enum hf_fault {
     HF_LOSE,        /* the request or push never arrives; the client notices */
     HF_LOSE_ANSWER, /* executed; the answer is lost, which the client notices */
     HF_REFUSE,      /* answered HF_EUNAVAIL, and not delivered */
-    HF_FORGET,      /* answered HF_EINDOUBT, as by an unknown session */
+    HF_FORGET,      /* answered HF_EINDOUBT, as if the session was lost */
     HF_NO_MEMORY,   /* answered HF_ENOMEM, and not executed */
     HF_STRAND, /* the client notices a loss, but the message arrives later */
     HF_DELAY,  /* the message arrives later */
@@ -76,9 +76,9 @@ struct hf_faulty_odds {
 /* A cut lasts until it is removed, and affects messages in transit too. */
 enum hf_faulty_cut {
     HF_CUT_NONE,
-    HF_CUT_SILENT,   /* nothing arrives, in either direction */
-    HF_CUT_REFUSING, /* requests are answered HF_EUNAVAIL */
-    HF_CUT_DEAF,     /* requests arrive, answers and pushes do not */
+    HF_CUT_ALL,     /* nothing arrives, in either direction */
+    HF_CUT_REFUSE,  /* requests are answered HF_EUNAVAIL */
+    HF_CUT_ANSWERS, /* requests arrive, answers and pushes do not */
 };
 
 #define HF_FAULTY_ENDED_MAX 64
@@ -105,7 +105,8 @@ struct hf_faulty_net {
 /* hf_faulty_net.clock of a test that runs in real time. */
 hf_time hf_faulty_real_clock(void *arg);
 
-/* Clients that are opened from now on use `net`. NULL ends that. */
+/* Clients that are opened from now on use `net`. With NULL, no more clients may
+ * be opened. */
 void hf_faulty_use(struct hf_faulty_net *net);
 
 /* hf_faulty_next() returns when the next request arrives; hf_faulty_step()
@@ -117,8 +118,8 @@ void hf_faulty_step(struct hf_faulty_net *net);
  * tokens start over. Clients stay connected. */
 void hf_faulty_forget(struct hf_faulty_net *net);
 
-/* Whether the server has recently executed an UNLOCK or a CANCEL of this
- * claim. */
+/* Returns true if the server has executed an UNLOCK or a CANCEL of this claim.
+ * Only the newest HF_FAULTY_ENDED_MAX are known. */
 bool hf_faulty_has_ended(const struct hf_faulty_net *net,
                          const uint8_t nonce[HF_NONCE_SIZE]);
 
@@ -132,8 +133,8 @@ struct hf_faulty *hf_faulty_of(struct hf_client *client);
 void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
                    enum hf_fault fault, unsigned count, uint32_t ms);
 
-/* Set the odds, which are copied, and set the cut. With NULL for the odds,
- * there are no random faults. */
+/* hf_faulty_odds() copies the odds of random faults; NULL for no random faults.
+ * hf_faulty_cut() sets or removes the cut. */
 void hf_faulty_odds(struct hf_faulty *faulty,
                     const struct hf_faulty_odds *odds);
 void hf_faulty_cut(struct hf_faulty *faulty, enum hf_faulty_cut cut);

@@ -17,7 +17,7 @@
 
 #include "lib/loopback.h"
 
-#define TRIES 600 /* attempts, at most 100 ms apart */
+#define TRIES 600 /* attempts, up to 100 ms apart, before a wait fails */
 #define STARTS                                                                 \
     4 /* attempts to start a set: a port may be taken, an election may fail */
 #define PATH_SIZE 4096
@@ -61,7 +61,7 @@ static bool find_program(char path[PATH_SIZE])
     return is_executable(path);
 }
 
-bool hf_test_mongo_found(void)
+bool hf_test_mongo_is_installed(void)
 {
     char path[PATH_SIZE];
 
@@ -88,9 +88,9 @@ bool hf_test_mongo_has_clocks(void)
     return find_faketime(path);
 }
 
-/* Give the server another time of day. Its monotonic clock stays true, so
+/* Change the server's time of day, but not its monotonic clock, so that
  * timeouts work. Without the last variable, waits on the monotonic clock would
- * end at once, and its threads would spin. */
+ * end at once, and the server's threads would spin. */
 static void set_clock(const char *offset)
 {
     char path[PATH_SIZE];
@@ -148,11 +148,11 @@ static _Noreturn void exec_server(const struct hf_test_mongo *mongo,
     (void)snprintf(key, sizeof(key), "%s/key", mongo->folder);
     while (arguments[count])
         count++;
-    if (!mongo->alone) {
+    if (!mongo->standalone) {
         arguments[count++] = "--replSet";
         arguments[count++] = set_name(mongo);
     }
-    if (mongo->impatient) {
+    if (mongo->short_timeouts) {
         arguments[count++] = "--setParameter";
         arguments[count++] = "oplogNetworkTimeoutBufferSeconds=1";
     }
@@ -179,7 +179,7 @@ static _Noreturn void exec_server(const struct hf_test_mongo *mongo,
     _exit(127);
 }
 
-bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member)
+bool hf_test_mongo_restart(struct hf_test_mongo *mongo, unsigned member)
 {
     struct hf_test_mongod *server = &mongo->members[member];
     char program[PATH_SIZE];
@@ -227,7 +227,7 @@ void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
     if (pid <= 0)
         return;
     (void)kill(pid, number);
-    if (number == SIGSTOP) /* its threads may run for a moment after kill() */
+    if (number == SIGSTOP) /* a thread may run for a moment after kill() */
         (void)waitpid(pid, NULL, WUNTRACED);
 }
 
@@ -258,8 +258,8 @@ static mongoc_client_t *connect_to(const struct hf_test_mongo *mongo,
     return mongoc_client_new(url);
 }
 
-const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
-                              const char *database, const char *json)
+const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
+                                  const char *database, const char *json)
 {
     static char *text;
     mongoc_client_t *client = connect_to(mongo, &mongo->members[member]);
@@ -288,7 +288,7 @@ static bool is_lost(const char *reply)
     return strncmp(reply, "(lost)", 6) == 0;
 }
 
-/* ---- A set --------------------------------------------------------------*/
+/* ---- A replica set ------------------------------------------------------*/
 
 /* The port that the other members and the clients use. */
 static int front_port(const struct hf_test_mongo *mongo, unsigned member)
@@ -300,8 +300,9 @@ static int front_port(const struct hf_test_mongo *mongo, unsigned member)
 static bool is_primary(struct hf_test_mongo *mongo, unsigned member)
 {
     return mongo->members[member].pid > 0 &&
-           strstr(hf_test_mongo_say(mongo, member, "admin", "{\"hello\":1}"),
-                  "\"isWritablePrimary\" : true");
+           strstr(
+               hf_test_mongo_command(mongo, member, "admin", "{\"hello\":1}"),
+               "\"isWritablePrimary\" : true");
 }
 
 int hf_test_mongo_primary(struct hf_test_mongo *mongo)
@@ -315,8 +316,8 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo)
     return -1;
 }
 
-/* Make another member stand for election. It wins unless it lags behind the
- * primary, which it may if it was restarted just now. In that case try the next
+/* Make another member stand for election. The candidate wins unless it lags
+ * behind the primary, for example after a restart. In that case try the next
  * member. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 {
@@ -327,8 +328,8 @@ int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 
         if (candidate == (unsigned)old)
             continue;
-        (void)hf_test_mongo_say(mongo, candidate, "admin",
-                                "{\"replSetStepUp\":1}");
+        (void)hf_test_mongo_command(mongo, candidate, "admin",
+                                    "{\"replSetStepUp\":1}");
         next = hf_test_mongo_primary(mongo);
     }
     return next;
@@ -342,7 +343,8 @@ static bool await_answer(struct hf_test_mongo *mongo, unsigned member)
             mongo->members[member].pid = 0;
             return false;
         }
-        if (!is_lost(hf_test_mongo_say(mongo, member, "admin", "{\"ping\":1}")))
+        if (!is_lost(
+                hf_test_mongo_command(mongo, member, "admin", "{\"ping\":1}")))
             return true;
         (void)poll(NULL, 0, 20);
     }
@@ -357,12 +359,12 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
                    mongo->folder, number);
     (void)mkdir(member->folder, 0700);
     member->port = hf_test_free_port();
-    return hf_test_mongo_again(mongo, number);
+    return hf_test_mongo_restart(mongo, number);
 }
 
-/* Disable chaining. Otherwise a member that tries to sync from another new
- * member, and finds that it has fewer entries, would not sync from that member
- * for the next minute, not even if it became the primary. */
+/* Disable chaining. A new member may find that the secondary from which it
+ * wants to sync has a shorter oplog than itself. It would then not sync from
+ * that secondary for a minute, even if that became the primary. */
 static bool initiate_set(struct hf_test_mongo *mongo)
 {
     const char *reply;
@@ -375,26 +377,26 @@ static bool initiate_set(struct hf_test_mongo *mongo)
                         "\"heartbeatIntervalMillis\":300},\"members\":[",
                         set_name(mongo),
                         mongo->election_ms ? mongo->election_ms : 1000,
-                        mongo->impatient ? 2 : 10);
+                        mongo->short_timeouts ? 2 : 10);
 
     for (unsigned i = 0; i < mongo->count; i++)
         used += snprintf(json + used, sizeof(json) - (size_t)used,
                          "%s{\"_id\":%u,\"host\":\"127.0.0.1:%d\"}",
                          i > 0 ? "," : "", i, front_port(mongo, i));
     (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
-    reply = hf_test_mongo_say(mongo, 0, "admin", json);
+    reply = hf_test_mongo_command(mongo, 0, "admin", json);
     if (is_lost(reply)) /* the runner shows the reply if the case fails */
         (void)fprintf(stderr, "mongod: initiate: %s\n", reply);
     return !is_lost(reply);
 }
 
-/* Whether all members are primary or secondary, so that a majority acknowledges
- * writes. */
+/* Returns true if all members are primary or secondary, so that a majority can
+ * acknowledge writes. */
 static bool is_complete(struct hf_test_mongo *mongo)
 {
     for (unsigned member = 0; member < mongo->count; member++) {
         const char *hello =
-            hf_test_mongo_say(mongo, member, "admin", "{\"hello\":1}");
+            hf_test_mongo_command(mongo, member, "admin", "{\"hello\":1}");
 
         if (!strstr(hello, "\"isWritablePrimary\" : true") &&
             !strstr(hello, "\"secondary\" : true"))
@@ -404,14 +406,16 @@ static bool is_complete(struct hf_test_mongo *mongo)
 }
 
 /* Make the first member stand for election, instead of waiting for the election
- * timeout. Retry, because it cannot win before it has contacted the others. */
+ * timeout. Retry, because it cannot win before it has contacted the other
+ * members. */
 static bool elect_first_member(struct hf_test_mongo *mongo)
 {
     for (int i = 0; i < TRIES; i++) {
         if (is_primary(mongo, 0) && is_complete(mongo))
             return true;
         if (!is_primary(mongo, 0))
-            (void)hf_test_mongo_say(mongo, 0, "admin", "{\"replSetStepUp\":1}");
+            (void)hf_test_mongo_command(mongo, 0, "admin",
+                                        "{\"replSetStepUp\":1}");
         (void)poll(NULL, 0, 50);
     }
     return false;
@@ -425,12 +429,13 @@ static bool add_user(struct hf_test_mongo *mongo, int primary)
 
     if (!mongo->auth)
         return true;
-    mongo->has_user =
-        !is_lost(hf_test_mongo_say(mongo, (unsigned)primary, "admin", json));
+    mongo->has_user = !is_lost(
+        hf_test_mongo_command(mongo, (unsigned)primary, "admin", json));
     return mongo->has_user;
 }
 
-/* The key by which the members of a set with authentication know each other. */
+/* Write the key file by which the members of a set authenticate to each
+ * other. */
 static bool write_key(const struct hf_test_mongo *mongo)
 {
     char path[128];
@@ -469,7 +474,7 @@ static bool start_all(struct hf_test_mongo *mongo)
     for (unsigned i = 0; i < mongo->count; i++)
         if (!await_answer(mongo, i))
             return false;
-    if (mongo->alone)
+    if (mongo->standalone)
         return true;
     return initiate_set(mongo) && elect_first_member(mongo) &&
            add_user(mongo, hf_test_mongo_primary(mongo));
@@ -517,7 +522,7 @@ void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
                                  front_port(mongo, i));
     (void)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
                    "/holdfast?%s%s%s%s",
-                   mongo->alone ? "unsafe=1" : "replicaSet=",
-                   mongo->alone ? "" : set_name(mongo),
+                   mongo->standalone ? "unsafe=1" : "replicaSet=",
+                   mongo->standalone ? "" : set_name(mongo),
                    mongo->auth ? "&authSource=admin" : "", options);
 }

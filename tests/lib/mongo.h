@@ -16,28 +16,29 @@
 #define HF_TEST_MONGO_NONE "no mongod: not in $MONGOD, on the PATH or cached"
 
 struct hf_test_mongod {
-    pid_t pid; /* 0: it is not running */
+    pid_t pid; /* 0 if the server is not running */
     int port;
     char clock[16];  /* faketime offset, such as "+3600"; "": none */
-    char folder[64]; /* inside the directory of the set */
+    char folder[64]; /* data directory, inside that of the set */
 };
 
 struct hf_test_mongo {
     unsigned count;
-    bool alone; /* a standalone server */
-    bool auth;  /* requires a login: user "keeper", password "secret" */
+    bool standalone; /* one server that is not in a replica set */
+    bool auth;       /* requires a login: user "keeper", password "secret" */
     bool has_user;
     bool tls; /* accepts TLS too, with the certificate `folder`/cert */
     unsigned election_ms; /* election timeout; 0: one second */
-    bool impatient; /* members drop a hanging member after 2 s, not 10 s */
-    struct hf_test_network *network; /* between the members; NULL: none */
+    bool short_timeouts; /* members drop a hanging member after 2 s, not 10 s */
+    struct hf_test_network *network; /* between the members, or NULL */
     char folder[sizeof(HF_TEST_FOLDER)];
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
 };
 
-/* Whether there is a mongod to run, and whether libfaketime is installed, which
- * changes the clock of a mongod. */
-bool hf_test_mongo_found(void);
+/* hf_test_mongo_is_installed() returns true if there is a mongod to run;
+ * hf_test_mongo_has_clocks() returns true if libfaketime, which changes the
+ * clock of a mongod, is installed. */
+bool hf_test_mongo_is_installed(void);
 bool hf_test_mongo_has_clocks(void);
 
 /* Start a replica set of `count` members, and wait until it has a primary. The
@@ -47,24 +48,24 @@ bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count);
 /* Kill all members and remove their data. */
 void hf_test_mongo_stop(struct hf_test_mongo *mongo);
 
-/* hf_test_mongo_kill() kills a member, like a crash. hf_test_mongo_again()
- * starts it again with its data, without waiting until it is ready. */
+/* hf_test_mongo_kill() kills a member, like a crash. hf_test_mongo_restart()
+ * starts it again with its data, and does not wait until it is ready. */
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member);
-bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member);
+bool hf_test_mongo_restart(struct hf_test_mongo *mongo, unsigned member);
 
 /* Send SIGSTOP or SIGCONT. After SIGSTOP, the member has stopped when this
  * returns. */
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
                           int number);
 
-/* The member that reports to be the primary. Waits for a primary for up to a
- * minute. Returns -1 if there is none. */
+/* The member that reports that it is the primary. Waits for a primary for up to
+ * a minute. Returns -1 if there is none. */
 int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 
 /* Send a command, as JSON, to one member. Returns the reply as JSON, or "(lost)
  * ..." if there is none. The text is valid until the next call. */
-const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
-                              const char *database, const char *json);
+const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
+                                  const char *database, const char *json);
 
 /* Make the primary step down, and return the new primary, or -1 if there is
  * none. */

@@ -29,11 +29,19 @@ int tear_down(void **state)
     return 0;
 }
 
-void need_network(unsigned count)
+void require_network(unsigned count)
 {
     mongo.network = &network;
     assert_true(hf_test_network_start(&network, count));
-    hf_test_mongo_need(&mongo, count);
+    hf_test_mongo_require(&mongo, count);
+}
+
+void require_two_clients(unsigned count, struct hf_client **client,
+                         struct hf_client **other)
+{
+    hf_test_mongo_require(&mongo, count);
+    *client = hf_test_mongo_open(&mongo, "");
+    *other = hf_test_mongo_open(&mongo, "");
 }
 
 void set_clocks_apart(void)
@@ -61,14 +69,14 @@ unsigned primary(void)
     return (unsigned)found;
 }
 
-void await_line(unsigned size)
+void await_queue_length(unsigned size)
 {
     char json[128];
 
     (void)snprintf(json, sizeof(json),
                    "{\"count\":\"locks\",\"query\":{\"queue\":{\"$size\":%u}}}",
                    size);
-    while (!strstr(hf_test_mongo_say(&mongo, primary(), "holdfast", json),
+    while (!strstr(hf_test_mongo_command(&mongo, primary(), "holdfast", json),
                    "\"n\" : 1"))
         (void)poll(NULL, 0, 5);
 }
@@ -80,12 +88,16 @@ long find_number(const char *reply, const char *name)
     return at ? strtol(at + strlen(name), NULL, 10) : -1;
 }
 
-long begun(void)
+long count_commands(const char *name)
 {
     const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+        hf_test_mongo_command(&mongo, 0, "admin", "{\"serverStatus\":1}");
+    char field[64];
 
-    return find_number(strstr(status, "\"findAndModify\" :"), "\"total\" : ");
+    (void)snprintf(field, sizeof(field), "\"%s\" : {", name);
+    status = strstr(status, "\"commands\" : {");
+    status = status ? strstr(status, field) : NULL;
+    return find_number(status, "\"total\" : ");
 }
 
 long fail_commands(unsigned member, const char *commands, const char *mode,
@@ -98,7 +110,7 @@ long fail_commands(unsigned member, const char *commands, const char *mode,
                    "{\"configureFailPoint\":\"failCommand\",\"mode\":%s,"
                    "\"data\":{\"failCommands\":[%s],%s}}",
                    mode, commands, data);
-    reply = hf_test_mongo_say(&mongo, member, "admin", json);
+    reply = hf_test_mongo_command(&mongo, member, "admin", json);
     assert_null(strstr(reply, "(lost)"));
     return find_number(reply, "\"count\" : ");
 }
@@ -134,8 +146,8 @@ bool is_posted_within(sem_t *posted, unsigned seconds)
     return sem_clockwait(posted, CLOCK_MONOTONIC, &until) == 0;
 }
 
-struct hf_lock *lock_at_last(struct hf_client *client, const char *key,
-                             const struct hf_lock_opts *opts)
+struct hf_lock *acquire_with_retries(struct hf_client *client, const char *key,
+                                     const struct hf_lock_opts *opts)
 {
     struct hf_lock *lock = NULL;
     enum hf_err err;

@@ -7,15 +7,19 @@
 
 #include "lib/mongo_client.h"
 
-/* The set of the running case. set_up() clears it, tear_down() stops the
- * servers that are left. */
+/* The replica set of the running case. set_up() clears the struct, tear_down()
+ * stops the servers that still run. */
 extern struct hf_test_mongo mongo;
 int set_up(void **state);
 int tear_down(void **state);
 
 /* Start a set with a test network between its members, or skip the case. */
 extern struct hf_test_network network;
-void need_network(unsigned count);
+void require_network(unsigned count);
+
+/* Start a set of `count` members, or skip the case, and open two clients. */
+void require_two_clients(unsigned count, struct hf_client **client,
+                         struct hf_client **other);
 
 /* Give three members clocks that are an hour apart. Call it before the set
  * starts. */
@@ -24,17 +28,18 @@ void set_clocks_apart(void);
 /* Milliseconds of CLOCK_BOOTTIME. */
 int64_t now_ms(void);
 
-/* The member that is primary. The case fails if there is none. */
+/* The number of the primary. The case fails if there is none. */
 unsigned primary(void);
 
-/* Wait until one key has `size` waiters. */
-void await_line(unsigned size);
+/* Wait until some key has exactly `size` waiters. */
+void await_queue_length(unsigned size);
 
 /* The number after `name` in a reply, or -1. */
 long find_number(const char *reply, const char *name);
 
-/* How many findAndModify commands the first member has started to execute. */
-long begun(void);
+/* How many commands of this name, such as "findAndModify", the first member has
+ * started to execute. */
+long count_commands(const char *name);
 
 /* Set a failpoint at a member, for commands of clients: `commands` is the
  * content of a JSON list, `mode` and `data` are those of the failpoint. Returns
@@ -42,17 +47,17 @@ long begun(void);
 long fail_commands(unsigned member, const char *commands, const char *mode,
                    const char *data);
 
-/* Opening `url` must fail with `wanted`. The error text contains `word`, and
- * none of the passwords that the cases use. */
+/* Check that opening `url` fails with `wanted`, and that the error text
+ * contains `word` and no password that the cases use. */
 void expect_refused(const char *url, enum hf_err wanted, const char *word);
 
 /* A watch callback that posts the semaphore `arg` at each release. */
 void on_release(const struct hf_event *event, void *arg);
 bool is_posted_within(sem_t *posted, unsigned seconds);
 
-/* Acquire a free key with a timeout so short that a busy machine may miss it:
- * retry until it succeeds. */
-struct hf_lock *lock_at_last(struct hf_client *client, const char *key,
-                             const struct hf_lock_opts *opts);
+/* Acquire a free key. Retries until that succeeds, because the timeout in
+ * `opts` may be too short for a busy machine. */
+struct hf_lock *acquire_with_retries(struct hf_client *client, const char *key,
+                                     const struct hf_lock_opts *opts);
 
 #endif

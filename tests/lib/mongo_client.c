@@ -6,9 +6,9 @@
  * attempts. */
 #define OPEN_TRIES 10
 
-void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count)
+void hf_test_mongo_require(struct hf_test_mongo *mongo, unsigned count)
 {
-    if (!hf_test_mongo_found())
+    if (!hf_test_mongo_is_installed())
         hf_test_skip(HF_TEST_MONGO_NONE);
     assert_true(hf_test_mongo_start(mongo, count));
 }
@@ -20,7 +20,7 @@ struct hf_client *hf_test_mongo_open_url(const char *url)
     struct hf_client_opts opts;
     enum hf_err err = HF_EUNAVAIL;
 
-    hf_test_be_patient();
+    hf_test_set_defaults();
     hf_client_opts_init(&opts);
     opts.error = &error;
     for (unsigned i = 0; i < OPEN_TRIES && err == HF_EUNAVAIL; i++)

@@ -6,10 +6,10 @@
 #include "lib/mongo.h"
 
 /* Start a set, or skip the case if there is no mongod. */
-void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count);
+void hf_test_mongo_require(struct hf_test_mongo *mongo, unsigned count);
 
-/* Open a client. Retries while no server can decide; the case fails on any
- * other error. */
+/* Open a client. Retries a few times on HF_EUNAVAIL; the case fails on any other
+ * error. */
 struct hf_client *hf_test_mongo_open_url(const char *url);
 struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
                                      const char *options);

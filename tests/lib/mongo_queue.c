@@ -54,18 +54,6 @@ void await_grant(struct queued *queued)
     hf_future_free(queued->future);
 }
 
-long count_commands(const char *name)
-{
-    const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    char field[64];
-
-    (void)snprintf(field, sizeof(field), "\"%s\" : {", name);
-    status = strstr(status, "\"commands\" : {");
-    status = status ? strstr(status, field) : NULL;
-    return find_number(status, "\"total\" : ");
-}
-
 /* ---- Processes ----------------------------------------------------------*/
 
 static void wait_forever(unsigned claims)
@@ -95,7 +83,7 @@ struct waiting_process fork_waiters(unsigned claims)
     assert_int_equal(pipe(ends), 0);
     process.pid = fork();
     assert_true(process.pid >= 0);
-    process.tell = ends[1];
+    process.start_fd = ends[1];
     if (process.pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (read(ends[0], &byte, 1) == 1)
@@ -106,18 +94,18 @@ struct waiting_process fork_waiters(unsigned claims)
     return process;
 }
 
-void die_in_queue(const struct waiting_process *processes, unsigned count)
+void kill_in_queue(const struct waiting_process *processes, unsigned count)
 {
     unsigned size = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        assert_int_equal(write(processes[i].tell, "+", 1), 1);
+        assert_int_equal(write(processes[i].start_fd, "+", 1), 1);
         size += processes[i].claims;
-        await_line(size);
+        await_queue_length(size);
     }
     for (unsigned i = 0; i < count; i++) {
         (void)kill(processes[i].pid, SIGKILL);
         (void)waitpid(processes[i].pid, NULL, 0);
-        (void)close(processes[i].tell);
+        (void)close(processes[i].start_fd);
     }
 }

@@ -25,22 +25,20 @@ void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value);
 void await_grant(struct queued *queued);
 
-/* How many commands of this name the first member has started to execute. */
-long count_commands(const char *name);
-
-/* A process that enters the queue with some claims when the case asks for
- * it. */
+/* A process that enters the queue with `claims` claims once kill_in_queue() is
+ * called. */
 struct waiting_process {
     pid_t pid;
-    int tell;
+    int start_fd; /* the process enters the queue when it gets a byte */
     unsigned claims;
 };
 
-/* Fork the process. Call it before this process has threads. */
+/* Fork a waiting process, which does not enter the queue yet. Call it before
+ * this process has threads. */
 struct waiting_process fork_waiters(unsigned claims);
 
-/* Let the processes enter the queue, which must be empty, in this order. Then
- * kill them. */
-void die_in_queue(const struct waiting_process *processes, unsigned count);
+/* Let the processes enter the empty queue of "k", in this order. Then kill
+ * them, so that their waiters stay in the queue. */
+void kill_in_queue(const struct waiting_process *processes, unsigned count);
 
 #endif

@@ -18,7 +18,7 @@
 #include "lib/loopback.h"
 
 #define CONNECTIONS_MAX 500
-#define POLL_MS 5      /* poll interval for new requests */
+#define POLL_MS 5      /* how often `requests` is read */
 #define CLIENT (-1)    /* a sender that is no server */
 #define NO_SERVER (-1) /* no server is cut off */
 
@@ -27,12 +27,12 @@ struct hf_test_network_map {
     atomic_int pids[HF_TEST_NETWORK_MAX];
     atomic_int cut_server;
     atomic_bool cut_clients;
-    atomic_uint requests; /* requests so far */
-    atomic_uint done;     /* requests that have taken effect */
+    atomic_uint requests; /* changes of a cut so far */
+    atomic_uint done;     /* how many of them have taken effect */
 };
 
-/* A forwarded connection: the server that made it, or CLIENT, the server that
- * it leads to, and its two sockets. */
+/* A forwarded connection, with its two sockets. `from` is the server that made
+ * it, or CLIENT; `to` is the server behind the front. */
 struct connection {
     int from, to;
     int ends[2];

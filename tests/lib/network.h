@@ -16,7 +16,7 @@
 struct hf_test_network_map;
 
 struct hf_test_network {
-    pid_t pid; /* 0: it is not running */
+    pid_t pid; /* 0 if the network is not running */
     unsigned count;
     int fronts[HF_TEST_NETWORK_MAX]; /* ports */
     struct hf_test_network_map *map; /* shared with the forwarding process */

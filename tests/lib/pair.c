@@ -47,7 +47,8 @@ const char *hf_pair_apply(struct hf_pair *pair,
     return difference;
 }
 
-/* Grants are taken in the order of their tokens. */
+/* The table reports the grants of a session in the order of their tokens, and
+ * so does the twin. */
 const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
 {
     struct hf_session *found = hf_table_find_session(&pair->table, session);

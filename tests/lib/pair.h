@@ -1,7 +1,7 @@
 /* pair.h - a lock table and its twin, which receive the same commands.
  *
- * Each function returns NULL, or a text that says how the two differ or what is
- * wrong with the table. */
+ * The functions that return a text return NULL if all is well. Otherwise the
+ * text says how the two differ, or what is wrong with the table. */
 #ifndef HF_TESTS_LIB_PAIR_H
 #define HF_TESTS_LIB_PAIR_H
 
@@ -13,7 +13,7 @@ struct hf_pair {
     struct hf_twin *twin;
     struct hf_twin_events actual;   /* events of the table, for one command */
     struct hf_twin_events expected; /* events of the twin */
-    struct hf_seed seed; /* of the table; hf_pair_restore() changes it */
+    struct hf_seed seed; /* seed of the table; hf_pair_restore() changes it */
 };
 
 void hf_pair_init(struct hf_pair *pair);

@@ -14,7 +14,8 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Connections above the limit are refused. */
+/* Accept a client and connect to the server for it. Connections above the limit
+ * are closed at once. */
 static void accept_connection(struct hf_test_proxy *proxy)
 {
     struct hf_test_proxy_pair *pair = &proxy->pairs[proxy->count];
@@ -107,7 +108,7 @@ static void *proxy_main(void *arg)
 
     for (;;) {
         struct pollfd fds[1 + 2 * HF_TEST_PROXY_PAIRS];
-        int count = proxy->count; /* only this thread changes it */
+        int count = proxy->count; /* only this thread changes `count` */
         nfds_t fd_count = 1 + 2 * (nfds_t)count;
 
         fds[0] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
@@ -147,7 +148,7 @@ bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port)
            !pthread_create(&proxy->thread, NULL, proxy_main, proxy);
 }
 
-void hf_test_proxy_keep(struct hf_test_proxy *proxy)
+void hf_test_proxy_hold_back(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
@@ -155,7 +156,7 @@ void hf_test_proxy_keep(struct hf_test_proxy *proxy)
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
-void hf_test_proxy_deafen(struct hf_test_proxy *proxy)
+void hf_test_proxy_drop_replies(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
@@ -174,7 +175,7 @@ static struct hf_test_proxy_pair *await_kept(struct hf_test_proxy *proxy)
     }
 }
 
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early)
+void hf_test_proxy_drop_client(struct hf_test_proxy *proxy, int close_early)
 {
     struct hf_test_proxy_pair *pair;
 
@@ -186,7 +187,7 @@ void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early)
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
-bool hf_test_proxy_say(struct hf_test_proxy *proxy)
+bool hf_test_proxy_deliver(struct hf_test_proxy *proxy)
 {
     struct hf_test_proxy_pair *pair;
     bool answered;

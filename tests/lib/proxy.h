@@ -39,20 +39,20 @@ struct hf_test_proxy {
 bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port);
 
 /* From now on, hold back what the connected clients send. */
-void hf_test_proxy_keep(struct hf_test_proxy *proxy);
+void hf_test_proxy_hold_back(struct hf_test_proxy *proxy);
 
 /* Wait until bytes are held back, then drop the client that sent them, without
  * closing the connection to the server. The next `close_early` connections are
  * dropped as soon as the server has replied to one of their commands with an
  * integer. */
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early);
+void hf_test_proxy_drop_client(struct hf_test_proxy *proxy, int close_early);
 
 /* The connected clients receive no more replies: the proxy drops the next reply
  * to each client, and its connection with it. */
-void hf_test_proxy_deafen(struct hf_test_proxy *proxy);
+void hf_test_proxy_drop_replies(struct hf_test_proxy *proxy);
 
-/* Deliver the held back bytes to the server. Returns whether the server
- * replies; if not, it has closed that connection. */
-bool hf_test_proxy_say(struct hf_test_proxy *proxy);
+/* Deliver the held back bytes to the server. Returns true if the server
+ * replies, and false if it closes the connection instead. */
+bool hf_test_proxy_deliver(struct hf_test_proxy *proxy);
 
 #endif

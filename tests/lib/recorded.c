@@ -11,9 +11,9 @@
 #define BUCKETS 4096
 #define NS_IN_MS 1000000u
 
-/* Calls of this process: pending ones by their futures, claims by their
- * handles. The mutex protects the table, and changes to a call after its
- * start. */
+/* A hash table of this process's calls: pending calls by their futures, claims
+ * by their handles. The mutex protects the table, and changes to a call after
+ * its start. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct recorded_call *buckets[BUCKETS];
 
@@ -149,7 +149,7 @@ static void write_answer(struct recorded_call *call, enum hf_err err)
     if (call->kind == HF_OP_RENEW && !err)
         call->deadline = deadline_ns(call->lock);
     if (call->kind == HF_OP_UNLOCK && !err && !call->token)
-        copy_grant(call); /* its claim was pending when the call started */
+        copy_grant(call); /* the token was not known when the call started */
     call->answer = recording_now();
     atomic_store(&call->answered, true);
 }
@@ -175,8 +175,8 @@ static void on_done(enum hf_err err, void *arg)
     call->done(err, call->done_arg);
 }
 
-/* Keep the user's callback, and return the one to set instead. If the user has
- * none, set none. */
+/* Keep the callback of the case, and return the one to pass to the library
+ * instead: NULL if the case has none. */
 static hf_done_fn *wrap_done(struct recorded_call *call, hf_done_fn *done,
                              void *arg)
 {
@@ -241,7 +241,7 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     call->on_event(lock, event, call->event_arg);
 }
 
-/* The user's options, with the event callback wrapped. If the user has no
+/* The options of the case, with the event callback wrapped. If the case has no
  * callback, none is added, because a client with events to report may need a
  * thread. */
 static const struct hf_lock_opts *wrap_events(struct recorded_call *call,
@@ -258,10 +258,10 @@ static const struct hf_lock_opts *wrap_events(struct recorded_call *call,
     return wrapped;
 }
 
-static struct recorded_call *begin_lock(struct hf_client *client,
-                                        struct hf_key key,
-                                        const struct hf_lock_opts *opts,
-                                        struct hf_lock **lock)
+static struct recorded_call *begin_acquire(struct hf_client *client,
+                                           struct hf_key key,
+                                           const struct hf_lock_opts *opts,
+                                           struct hf_lock **lock)
 {
     struct recorded_call *call = begin_call(HF_OP_LOCK, client, key);
     struct hf_lock_opts defaults;
@@ -274,23 +274,23 @@ static struct recorded_call *begin_lock(struct hf_client *client,
     return call;
 }
 
-enum hf_err recorded_lock(struct hf_client *client, struct hf_key key,
-                          const struct hf_lock_opts *opts,
-                          struct hf_lock **lock)
+enum hf_err recorded_acquire(struct hf_client *client, struct hf_key key,
+                             const struct hf_lock_opts *opts,
+                             struct hf_lock **lock)
 {
-    struct recorded_call *call = begin_lock(client, key, opts, lock);
+    struct recorded_call *call = begin_acquire(client, key, opts, lock);
     struct hf_lock_opts wrapped;
 
     return end_call(
         call, hf_acquire(client, key, wrap_events(call, opts, &wrapped), lock));
 }
 
-enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
-                                const struct hf_lock_opts *opts,
-                                struct hf_lock **lock, hf_done_fn *done,
-                                void *arg, struct hf_future **future)
+enum hf_err recorded_acquire_start(struct hf_client *client, struct hf_key key,
+                                   const struct hf_lock_opts *opts,
+                                   struct hf_lock **lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_lock(client, key, opts, lock);
+    struct recorded_call *call = begin_acquire(client, key, opts, lock);
     struct hf_lock_opts wrapped;
     enum hf_err err =
         hf_acquire_start(client, key, wrap_events(call, opts, &wrapped), lock,
@@ -310,7 +310,7 @@ enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
     hf_lock_opts_init(&wrapped);
     if (opts ? opts->idle : wrapped.idle)
         return hf_lock_new(client, key, opts, lock);
-    call = begin_lock(client, key, opts, NULL);
+    call = begin_acquire(client, key, opts, NULL);
     err = hf_lock_new(client, key, wrap_events(call, opts, &wrapped), lock);
     if (err)
         return end_call(call, err);
@@ -320,7 +320,8 @@ enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
     return HF_OK;
 }
 
-/* Forget that the case holds `lock`. A pending claim on it stays. */
+/* Forget that the case holds `lock`. A pending claim on the handle stays in the
+ * table. */
 static void forget_hold(const struct hf_lock *lock)
 {
     struct recorded_call *claim = NULL;
@@ -332,10 +333,10 @@ static void forget_hold(const struct hf_lock *lock)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Leave the lease empty, because the handle's ttl is not known here. Its
- * deadline will be recorded with the result. */
-static struct recorded_call *begin_claim(struct hf_client *client,
-                                         struct hf_lock *lock)
+/* Leave the lease 0, because the ttl of the handle is not known here. The
+ * deadline is recorded with the result. */
+static struct recorded_call *begin_lock_acquire(struct hf_client *client,
+                                                struct hf_lock *lock)
 {
     struct recorded_call *call =
         begin_call(HF_OP_LOCK, client, hf_lock_key(lock));
@@ -345,18 +346,19 @@ static struct recorded_call *begin_claim(struct hf_client *client,
     return call;
 }
 
-enum hf_err recorded_claim(struct hf_client *client, struct hf_lock *lock)
+enum hf_err recorded_lock_acquire(struct hf_client *client,
+                                  struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_claim(client, lock);
+    struct recorded_call *call = begin_lock_acquire(client, lock);
 
     return end_call(call, hf_lock_acquire(lock));
 }
 
-enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
-                                 hf_done_fn *done, void *arg,
-                                 struct hf_future **future)
+enum hf_err recorded_lock_acquire_start(struct hf_client *client,
+                                        struct hf_lock *lock, hf_done_fn *done,
+                                        void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_claim(client, lock);
+    struct recorded_call *call = begin_lock_acquire(client, lock);
     enum hf_err err =
         hf_lock_acquire_start(lock, wrap_done(call, done, arg), call, future);
 
@@ -365,12 +367,12 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
     return record_start(call, err, future);
 }
 
-enum hf_err recorded_claim_wait(struct hf_lock *lock)
+enum hf_err recorded_lock_wait(struct hf_lock *lock)
 {
     return end_known(lock, hf_lock_wait(lock));
 }
 
-void recorded_queued(const struct hf_lock *lock)
+void recorded_set_queued(const struct hf_lock *lock)
 {
     struct recorded_call *call;
 
@@ -381,9 +383,9 @@ void recorded_queued(const struct hf_lock *lock)
     pthread_mutex_unlock(&mutex);
 }
 
-enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
-                               const struct hf_lock_opts *opts,
-                               struct hf_lock **lock)
+enum hf_err recorded_acquire_fifo(struct hf_client *client, struct hf_key key,
+                                  const struct hf_lock_opts *opts,
+                                  struct hf_lock **lock)
 {
     struct hf_lock_opts idle = *opts;
     struct hf_lock *handle;
@@ -393,11 +395,11 @@ enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
     err = hf_lock_new(client, key, &idle, &handle);
     if (err)
         return err;
-    err = recorded_claim_start(client, handle, NULL, NULL, NULL);
+    err = recorded_lock_acquire_start(client, handle, NULL, NULL, NULL);
     if (!err && hf_lock_position(handle) > 0)
-        recorded_queued(handle);
+        recorded_set_queued(handle);
     if (!err)
-        err = recorded_claim_wait(handle);
+        err = recorded_lock_wait(handle);
     if (err)
         hf_lock_free(handle);
     else
@@ -419,8 +421,8 @@ static struct recorded_call *begin_on_lock(enum hf_op_kind kind,
     return call;
 }
 
-static struct recorded_call *begin_unlock(struct hf_client *client,
-                                          struct hf_lock *lock)
+static struct recorded_call *begin_release(struct hf_client *client,
+                                           struct hf_lock *lock)
 {
     struct recorded_call *call = begin_on_lock(HF_OP_UNLOCK, client, lock);
 
@@ -428,18 +430,18 @@ static struct recorded_call *begin_unlock(struct hf_client *client,
     return call;
 }
 
-enum hf_err recorded_unlock(struct hf_client *client, struct hf_lock *lock)
+enum hf_err recorded_release(struct hf_client *client, struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_unlock(client, lock);
+    struct recorded_call *call = begin_release(client, lock);
 
     return end_call(call, hf_release(lock));
 }
 
-enum hf_err recorded_unlock_start(struct hf_client *client,
-                                  struct hf_lock *lock, hf_done_fn *done,
-                                  void *arg, struct hf_future **future)
+enum hf_err recorded_release_start(struct hf_client *client,
+                                   struct hf_lock *lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_unlock(client, lock);
+    struct recorded_call *call = begin_release(client, lock);
     enum hf_err err =
         hf_release_start(lock, wrap_done(call, done, arg), call, future);
 
@@ -487,13 +489,13 @@ enum hf_err recorded_update_start(struct hf_client *client,
     return record_start(call, err, future);
 }
 
-bool recorded_valid(struct hf_client *client, struct hf_lock *lock)
+bool recorded_is_valid(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
     bool valid = hf_lock_valid_for(lock, 0);
 
-    /* An invalid lock is not a reply of the server, so the result is in
-     * doubt. */
+    /* hf_lock_valid_for() does not ask the server, so the key may still be held
+     * there: the result is in doubt. */
     end_call(call, valid ? HF_OK : HF_EINDOUBT);
     return valid;
 }
@@ -515,7 +517,7 @@ static int on_locked_run(struct hf_lock *lock, void *arg)
     locked_run->claim->lock = lock;
     end_call(locked_run->claim, HF_OK);
     result = locked_run->run(lock, locked_run->arg);
-    locked_run->release = begin_unlock(locked_run->claim->client, lock);
+    locked_run->release = begin_release(locked_run->claim->client, lock);
     return result;
 }
 
@@ -524,7 +526,7 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          void *arg, int *result)
 {
     struct locked_run locked_run = {
-        .claim = begin_lock(client, key, opts, NULL),
+        .claim = begin_acquire(client, key, opts, NULL),
         .run = run,
         .arg = arg,
     };
@@ -533,8 +535,8 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
         hf_run(client, key, wrap_events(locked_run.claim, opts, &wrapped),
                on_locked_run, &locked_run, result);
 
-    /* The loss of the lock is not a reply of the server, so the result is in
-     * doubt. */
+    /* HF_EEXPIRED may come from the local clock and not from the server, so the
+     * result of the release is in doubt. */
     if (locked_run.release)
         end_call(locked_run.release, err == HF_EEXPIRED ? HF_EINDOUBT : err);
     else
@@ -596,7 +598,7 @@ enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms)
     return hf_close(client, timeout_ms);
 }
 
-void recorded_free(struct hf_lock *lock)
+void recorded_lock_free(struct hf_lock *lock)
 {
     struct recorded_call *claim = NULL;
 

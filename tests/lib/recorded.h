@@ -29,31 +29,32 @@ int recorded_check(const char *name);
 
 /* ---- Acquiring ----------------------------------------------------------*/
 
-enum hf_err recorded_lock(struct hf_client *client, struct hf_key key,
-                          const struct hf_lock_opts *opts,
-                          struct hf_lock **lock);
-enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
-                                const struct hf_lock_opts *opts,
-                                struct hf_lock **lock, hf_done_fn *done,
-                                void *arg, struct hf_future **future);
+enum hf_err recorded_acquire(struct hf_client *client, struct hf_key key,
+                             const struct hf_lock_opts *opts,
+                             struct hf_lock **lock);
+enum hf_err recorded_acquire_start(struct hf_client *client, struct hf_key key,
+                                   const struct hf_lock_opts *opts,
+                                   struct hf_lock **lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future);
 enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
                               const struct hf_lock_opts *opts,
                               struct hf_lock **lock);
-enum hf_err recorded_claim(struct hf_client *client, struct hf_lock *lock);
-enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
-                                 hf_done_fn *done, void *arg,
-                                 struct hf_future **future);
-enum hf_err recorded_claim_wait(struct hf_lock *lock);
+enum hf_err recorded_lock_acquire(struct hf_client *client,
+                                  struct hf_lock *lock);
+enum hf_err recorded_lock_acquire_start(struct hf_client *client,
+                                        struct hf_lock *lock, hf_done_fn *done,
+                                        void *arg, struct hf_future **future);
+enum hf_err recorded_lock_wait(struct hf_lock *lock);
 
-/* Record that the claim which was started on this handle, without a future, is
- * in the queue. */
-void recorded_queued(const struct hf_lock *lock);
+/* Record that the claim that recorded_lock_acquire_start() started on this
+ * handle, without a future, is in the queue. */
+void recorded_set_queued(const struct hf_lock *lock);
 
-/* recorded_lock() that records by itself when the claim enters the queue, for
- * checks of the order. */
-enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
-                               const struct hf_lock_opts *opts,
-                               struct hf_lock **lock);
+/* Like recorded_acquire(), but also records when the claim enters the queue, so
+ * that the checker can find waiters that were overtaken. */
+enum hf_err recorded_acquire_fifo(struct hf_client *client, struct hf_key key,
+                                  const struct hf_lock_opts *opts,
+                                  struct hf_lock **lock);
 
 enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts, hf_run_fn *run,
@@ -61,10 +62,10 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
 
 /* ---- On a handle --------------------------------------------------------*/
 
-enum hf_err recorded_unlock(struct hf_client *client, struct hf_lock *lock);
-enum hf_err recorded_unlock_start(struct hf_client *client,
-                                  struct hf_lock *lock, hf_done_fn *done,
-                                  void *arg, struct hf_future **future);
+enum hf_err recorded_release(struct hf_client *client, struct hf_lock *lock);
+enum hf_err recorded_release_start(struct hf_client *client,
+                                   struct hf_lock *lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future);
 enum hf_err recorded_renew(struct hf_client *client, struct hf_lock *lock,
                            uint32_t ttl_ms);
 enum hf_err recorded_renew_start(struct hf_client *client, struct hf_lock *lock,
@@ -79,9 +80,10 @@ enum hf_err recorded_update_start(struct hf_client *client,
                                   struct hf_bytes value, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* hf_lock_valid_for(lock, 0). If it returns true, the history has the key as
- * held until hf_lock_deadline(), which background renewals may have moved. */
-bool recorded_valid(struct hf_client *client, struct hf_lock *lock);
+/* Returns hf_lock_valid_for(lock, 0). If that is true, the history says that
+ * the key is held until hf_lock_deadline(), which background renewals may have
+ * extended. */
+bool recorded_is_valid(struct hf_client *client, struct hf_lock *lock);
 
 /* ---- On a key -----------------------------------------------------------*/
 
@@ -95,15 +97,15 @@ enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
 
 /* ---- Futures, closing and killing ---------------------------------------*/
 
-/* Wait for a future. A call that was started without a callback gets its result
- * here. */
+/* hf_future_wait(). The result of a call that was started without a callback is
+ * recorded here. */
 enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
                                  enum hf_err *err);
 
-/* hf_close() and hf_lock_free(). They also record that the holds of the client
- * or the handle end. */
+/* hf_close() and hf_lock_free(). They also record that the client or the handle
+ * releases its locks. */
 enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms);
-void recorded_free(struct hf_lock *lock);
+void recorded_lock_free(struct hf_lock *lock);
 
 /* Kill a process that the case forked, with all of its clients. */
 void recorded_kill(pid_t pid);

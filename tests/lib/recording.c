@@ -13,13 +13,13 @@
 #include "hf-check/report.h"
 
 #define CLIENTS_MAX 8192
-#define ROOM ((size_t)512 << 20) /* unused pages take no memory */
+#define ROOM ((size_t)512 << 20) /* bytes; unused pages take no memory */
 #define HEX_SIZE (2 * HF_NONCE_SIZE + 1)
 #define NS_IN_MS 1000000
 
 /* The number of a client is its index plus 1. */
 struct client {
-    _Atomic pid_t pid; /* written last */
+    _Atomic pid_t pid; /* written last, when the entry is complete */
     const struct hf_client *client;
     uint64_t died; /* 0: alive */
 };
@@ -61,8 +61,8 @@ uint64_t recording_instant(int64_t boottime_ms)
 
 void recording_init(bool fifo)
 {
-    /* Unmap the old history only now, because threads of a failed case may have
-     * been recording until now. */
+    /* The old history is unmapped here and not at the end of its case, because
+     * threads of a failed case may go on recording. */
     if (shared)
         (void)munmap(shared, ROOM);
     shared = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
@@ -179,9 +179,9 @@ static size_t replay_begin(struct hf_recorder *recorder,
                                        });
 }
 
-/* Whether the call may have had a grant that it does not report. A grant whose
- * reply was lost may expire before the next attempt; the library then acquires
- * the key again, and reports only the second grant. */
+/* Returns true if the call may have had a grant that it does not report. A
+ * grant whose reply was lost may expire before the next attempt; the library
+ * then acquires the key again, and reports only the second grant. */
 static bool may_hide_a_grant(const struct recorded_call *call)
 {
     return call->kind == HF_OP_LOCK && call->answered && call->lease > 0 &&

@@ -18,7 +18,7 @@
 struct recorded_call {
     struct recorded_call *next;      /* in the history */
     struct recorded_call *next_near; /* in its bucket */
-    const void *known_by; /* its future or its handle; NULL: neither */
+    const void *known_by; /* future or handle that finds this call, or NULL */
 
     struct hf_client *client;
     struct hf_lock *lock, **out;
@@ -33,7 +33,7 @@ struct recorded_call {
     uint8_t nonce[HF_NONCE_SIZE];
     uint64_t token;
     uint64_t lease, deadline;
-    uint64_t invoke, queued, answer, lost; /* times; 0: it did not happen */
+    uint64_t invoke, queued, answer, lost; /* times; 0 if it did not happen */
     enum hf_err err;
     _Atomic bool answered; /* set last: the process may be killed at any time */
     size_t key_size;

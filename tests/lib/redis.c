@@ -94,8 +94,8 @@ static _Noreturn void exec_server(struct hf_test_redis *redis,
     _exit(127);
 }
 
-/* Wait until the server replies to PING. An error other than LOADING is a reply
- * too. Returns false if the server exits or stays silent. */
+/* Wait until the server replies to PING; any error except LOADING counts as a
+ * reply. Returns false if the server exits or does not reply. */
 static bool await_answer(struct hf_test_redis *redis)
 {
     for (int i = 0; i < ANSWER_TRIES; i++) {
@@ -105,7 +105,7 @@ static bool await_answer(struct hf_test_redis *redis)
             redis->pid = 0;
             return false;
         }
-        text = hf_test_redis_say(redis, "PING");
+        text = hf_test_redis_command(redis, "PING");
         if (*text && strncmp(text, "(lost)", 6) != 0 &&
             strncmp(text, "(error) LOADING", 15) != 0)
             return true;
@@ -114,7 +114,7 @@ static bool await_answer(struct hf_test_redis *redis)
     return false;
 }
 
-bool hf_test_redis_again(struct hf_test_redis *redis, bool wait)
+bool hf_test_redis_restart(struct hf_test_redis *redis, bool wait)
 {
     const char *program = find_server();
 
@@ -137,7 +137,7 @@ bool hf_test_redis_start(struct hf_test_redis *redis,
                    redis->folder);
     for (int i = 0; i < START_TRIES; i++) {
         redis->port = free_port();
-        if (hf_test_redis_again(redis, true))
+        if (hf_test_redis_restart(redis, true))
             return true;
     }
     hf_test_redis_stop(redis);
@@ -188,8 +188,8 @@ static size_t write_reply(char *to, size_t size, const redisReply *reply)
  * authenticate if the options set a password. Ignore SIGPIPE, because the
  * server may close the connection while hiredis writes, as it does on a command
  * from a sentinel. */
-const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
-                              ...)
+const char *hf_test_redis_command(struct hf_test_redis *redis,
+                                  const char *format, ...)
 {
     static char text[16384];
     struct timeval timeout = {.tv_sec = 60};

@@ -14,7 +14,7 @@
 #define HF_TEST_REDIS_OPTIONS 12
 
 struct hf_test_redis {
-    pid_t pid; /* 0: it is not running */
+    pid_t pid; /* 0 if the server is not running */
     int port;
     char folder[sizeof(HF_TEST_FOLDER)];
     char socket[sizeof(HF_TEST_FOLDER) +
@@ -32,18 +32,18 @@ bool hf_test_redis_start(struct hf_test_redis *redis,
 void hf_test_redis_stop(struct hf_test_redis *redis);
 
 /* hf_test_redis_kill() kills the server and keeps its data.
- * hf_test_redis_again() starts it again with that data, and waits until the
+ * hf_test_redis_restart() starts it again with that data, and waits until the
  * server answers unless `wait` is false. */
 void hf_test_redis_kill(struct hf_test_redis *redis);
-bool hf_test_redis_again(struct hf_test_redis *redis, bool wait);
+bool hf_test_redis_restart(struct hf_test_redis *redis, bool wait);
 
 /* Send a command, formatted like printf(). Returns the reply as redis-cli would
  * print it, "(error) ..." for an error, "" for an empty reply. The text is
  * valid until the next call. */
-const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
-                              ...);
+const char *hf_test_redis_command(struct hf_test_redis *redis,
+                                  const char *format, ...);
 
-/* Whether the server answers within a tenth of a second. */
+/* Returns true if the server answers within a tenth of a second. */
 bool hf_test_redis_is_awake(struct hf_test_redis *redis);
 
 #endif

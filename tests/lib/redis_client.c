@@ -22,7 +22,7 @@ struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
     struct hf_client *client = NULL;
     struct hf_client_opts opts;
 
-    hf_test_be_patient();
+    hf_test_set_defaults();
     hf_client_opts_init(&opts);
     opts.error = &error;
     if (hf_open(hf_test_redis_url(redis, NULL, rest), &opts, &client) != HF_OK)
@@ -30,7 +30,7 @@ struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
     return client;
 }
 
-void expect_word(struct hf_client *client, const char *word)
+void expect_error_text(struct hf_client *client, const char *word)
 {
     struct hf_error error;
 

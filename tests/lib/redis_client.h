@@ -18,6 +18,6 @@ struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
                                      const char *rest);
 
 /* Check that the text of the client's last error contains `word`. */
-void expect_word(struct hf_client *client, const char *word);
+void expect_error_text(struct hf_client *client, const char *word);
 
 #endif

@@ -78,7 +78,8 @@ static bool mount_fuse(int device, const char *path)
            !mount("none", path, "fuse", 0, options);
 }
 
-/* The server dies with the case, and the mount with the namespace. */
+/* Nothing is left behind: the runner kills the server after the case, and the
+ * mount ends with its namespace. */
 void hf_remote_mount(const char *path)
 {
     int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);

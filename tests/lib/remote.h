@@ -1,4 +1,4 @@
-/* remote.h - mounts a file system that other machines might share.
+/* remote.h - mounts a file system of a kind that other machines may share.
  *
  * It is a FUSE file system, which needs no network. Its server implements the
  * minimum: an empty root directory. */

@@ -18,7 +18,7 @@ enum {
     JOBS_DEFAULT = 2,
     JOBS_MAX = 64,
     TIMEOUT_S_DEFAULT = 300, /* only to end cases that hang */
-    OUTPUT_MAX = 64 * 1024,  /* shown from the start, and from the end */
+    OUTPUT_MAX = 64 * 1024,  /* bytes shown of each end of a longer output */
 };
 
 /* The result that the process of a case reports before it exits. No report
@@ -39,8 +39,8 @@ struct report {
 struct run {
     const struct CMUnitTest *test;
     pid_t pid;     /* also its process group; 0 if not running */
-    int report_fd; /* read end: one struct report */
-    int output_fd; /* a memory file: its stdout and stderr */
+    int report_fd; /* read end of a pipe, for one struct report */
+    int output_fd; /* memory file with its stdout and stderr */
     int64_t deadline_ms;
     bool timed_out;
     bool done;
@@ -184,13 +184,14 @@ static _Noreturn void case_main(const struct run *run, int report_fd,
         dup2(run->output_fd, STDERR_FILENO) < 0)
         _exit(1);
     (void)close(null_fd);
-    (void)setvbuf(stdout, NULL, _IONBF, 0); /* keep the order with stderr */
+    /* Unbuffered, so that stdout and stderr stay in order. */
+    (void)setvbuf(stdout, NULL, _IONBF, 0);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
 
     report = run_case(run->test);
     if (write(report_fd, &report, sizeof(report)) != (ssize_t)sizeof(report))
         _exit(1);
-    /* exit(), not _exit(): leak checks and coverage run in it. */
+    /* Call exit(), not _exit(), so that leak checks and coverage run. */
     exit(report.verdict == FAILED ? 1 : 0);
 }
 
@@ -214,7 +215,7 @@ static void start_case(struct run *run, const sigset_t *mask)
         die("memfd_create");
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
         die("pipe");
-    (void)fflush(NULL); /* or both processes would print the buffers */
+    (void)fflush(NULL); /* otherwise both processes would print the buffers */
     run->pid = fork();
     if (run->pid < 0)
         die("fork");
@@ -222,8 +223,8 @@ static void start_case(struct run *run, const sigset_t *mask)
         (void)close(ends[0]);
         case_main(run, ends[1], mask, runner);
     }
-    (void)setpgid(run->pid,
-                  run->pid); /* the child does the same: whichever is first */
+    /* The child makes the same call, because either process may run first. */
+    (void)setpgid(run->pid, run->pid);
     (void)close(ends[1]);
     run->report_fd = ends[0];
     run->deadline_ms = now_ms() + (int64_t)limit_s * hf_test_slowness() * 1000;
@@ -407,7 +408,8 @@ static unsigned reap_cases(struct run *runs, size_t count)
  * none is lost, and no handler is needed. */
 static void block_signals(sigset_t *awaited, sigset_t *mask)
 {
-    (void)signal(SIGCHLD, SIG_DFL); /* if it is ignored, there are no zombies */
+    /* If SIGCHLD is ignored, children leave no exit status. */
+    (void)signal(SIGCHLD, SIG_DFL);
     (void)sigemptyset(awaited);
     (void)sigaddset(awaited, SIGCHLD);
     (void)sigaddset(awaited, SIGINT);

@@ -15,12 +15,12 @@ int hf_site_set_up(void **state)
 {
     (void)state;
     owner = getpid();
-    hf_test_be_patient();
+    hf_test_set_defaults();
     return hf_test_folder_make(folder) ? 0 : -1;
 }
 
-/* A child whose assertion failed gets here too, and leaves the directory to the
- * case. */
+/* A child whose assertion failed gets here too. It must not remove the
+ * directory, which the case still uses. */
 int hf_site_tear_down(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ struct hf_client *hf_site_open(void)
     return hf_site_open_at("locks", "");
 }
 
-struct hf_lock_opts hf_site_patient(void)
+struct hf_lock_opts hf_site_wait_opts(void)
 {
     struct hf_lock_opts opts;
 

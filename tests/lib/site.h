@@ -20,8 +20,8 @@ int hf_site_tear_down(void **state);
 const char *hf_site_path(const char *name);
 
 /* Open the locks in `name`. `options` is the end of the URL, such as
- * "?mode=0770". hf_site_open_at() must succeed; hf_site_refuse() must fail with
- * `expected`, and the error text contains `words`. */
+ * "?mode=0770". hf_site_open_at() fails the case on an error. hf_site_refuse()
+ * expects the error `expected`, with a text that contains `words`. */
 enum hf_err hf_site_try(const char *name, const char *options,
                         struct hf_error *error, struct hf_client **client);
 struct hf_client *hf_site_open_at(const char *name, const char *options);
@@ -33,7 +33,7 @@ struct hf_client *hf_site_open(void);
 
 /* Options to wait without a limit, with a ttl that is longer than a case may
  * take. */
-struct hf_lock_opts hf_site_patient(void);
+struct hf_lock_opts hf_site_wait_opts(void);
 
 /* Wait until `count` claims are waiting for `key`. */
 void hf_site_await_waiters(struct hf_client *client, const char *key,

@@ -42,7 +42,7 @@ struct hf_twin {
     size_t session_count;
     struct claim *claims; /* in order of arrival */
     size_t claim_count;
-    struct hf_twin_events *events; /* of the command being applied */
+    struct hf_twin_events *events; /* of the command that is applied */
 };
 
 /* ---- Helpers ------------------------------------------------------------*/
@@ -219,7 +219,7 @@ static void free_session(struct session *session)
     free(session->results);
 }
 
-/* An ended session is removed when it holds nothing. */
+/* Remove the sessions that have ended and hold no lock any more. */
 static void remove_ended_sessions(struct hf_twin *twin)
 {
     size_t count = 0;
@@ -332,8 +332,9 @@ static struct claim *add_claim(struct hf_twin *twin,
     return &twin->claims[twin->claim_count++];
 }
 
-/* The claim's position by arrival. It is too large if waiters in front of the
- * claim have left the queue, so it is limited to the queue's length. */
+/* The position of a waiter, counted from the arrival of the first waiter.
+ * Waiters in between may have left the queue, so limit the position to the
+ * length of the queue, as the table does. */
 static uint32_t position_of(const struct hf_twin *twin,
                             const struct claim *claim)
 {
@@ -977,7 +978,8 @@ static const char *check_waiting(const struct hf_session *session)
     return NULL;
 }
 
-/* Sums over all holds and over all sessions must be the same. */
+/* Sums that are computed twice, over all holds and over all sessions, and must
+ * be the same. */
 struct sums {
     size_t holds;
     size_t waiting;

@@ -5,7 +5,7 @@
 
 #include "lib/runner.h"
 
-#define STILL_MAX 100000 /* steps while the clock stands still: a busy loop */
+#define STILL_MAX 100000 /* more steps at one time are a busy loop */
 #define HOUR_MS 3600000
 
 /* `on_clock` stands for another thread that acts between the reading of the
@@ -190,9 +190,9 @@ enum hf_err hf_world_wait(struct hf_world *world, struct hf_future *future)
 
 /* ---- Short forms --------------------------------------------------------*/
 
-enum hf_err hf_world_lock(struct hf_world *world, struct hf_client *client,
-                          const char *key, const struct hf_lock_opts *opts,
-                          struct hf_lock **lock)
+enum hf_err hf_world_acquire(struct hf_world *world, struct hf_client *client,
+                             const char *key, const struct hf_lock_opts *opts,
+                             struct hf_lock **lock)
 {
     struct hf_future *future;
 
@@ -202,7 +202,7 @@ enum hf_err hf_world_lock(struct hf_world *world, struct hf_client *client,
     return hf_world_wait(world, future);
 }
 
-enum hf_err hf_world_unlock(struct hf_world *world, struct hf_lock *lock)
+enum hf_err hf_world_release(struct hf_world *world, struct hf_lock *lock)
 {
     struct hf_future *future;
     enum hf_err err = hf_release_start(lock, NULL, NULL, &future);
@@ -219,7 +219,8 @@ enum hf_err hf_world_renew(struct hf_world *world, struct hf_lock *lock,
     return err ? err : hf_world_wait(world, future);
 }
 
-bool hf_world_held(struct hf_world *world, const char *key, uint32_t *waiters)
+bool hf_world_is_held(struct hf_world *world, const char *key,
+                      uint32_t *waiters)
 {
     struct hf_client *client = hf_world_open(world);
     struct hf_future *future;

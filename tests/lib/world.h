@@ -1,7 +1,7 @@
 /* world.h - clients in one thread, with one clock that the test moves.
  *
- * Things happen only in hf_world_step(): it moves the clock to the next time at
- * which anything is due, delivers requests (faulty.h), and processes the
+ * Everything happens in hf_world_step(), which moves the clock to the next time
+ * at which anything is due, delivers requests (faulty.h), and processes the
  * clients that have something to do, in an order that the seed determines. The
  * same seed and the same calls give the same trace.
  *
@@ -20,7 +20,7 @@ struct hf_world {
     struct hf_random random;
     struct hf_faulty_net net;
     struct hf_client *clients[HF_WORLD_CLIENTS_MAX]; /* NULL: closed */
-    hf_time stopped[HF_WORLD_CLIENTS_MAX]; /* not processed before this time */
+    hf_time stopped[HF_WORLD_CLIENTS_MAX]; /* until when a client is stopped */
     unsigned count;                        /* clients opened so far */
     unsigned still;                        /* steps since the clock moved */
     uint64_t trace; /* hash of everything that happened */
@@ -67,21 +67,22 @@ void hf_world_jump(struct hf_world *world, uint32_t ms);
  * returns its result. */
 enum hf_err hf_world_wait(struct hf_world *world, struct hf_future *future);
 
-/* Add to the trace. */
+/* Add a number to the hash in `trace`. */
 void hf_world_note(struct hf_world *world, uint64_t what);
 
 /* ---- Short forms --------------------------------------------------------*/
 
-/* hf_acquire_start() and hf_world_wait(). */
-enum hf_err hf_world_lock(struct hf_world *world, struct hf_client *client,
-                          const char *key, const struct hf_lock_opts *opts,
-                          struct hf_lock **lock);
-enum hf_err hf_world_unlock(struct hf_world *world, struct hf_lock *lock);
+/* Start the call, and wait for its result with hf_world_wait(). */
+enum hf_err hf_world_acquire(struct hf_world *world, struct hf_client *client,
+                             const char *key, const struct hf_lock_opts *opts,
+                             struct hf_lock **lock);
+enum hf_err hf_world_release(struct hf_world *world, struct hf_lock *lock);
 enum hf_err hf_world_renew(struct hf_world *world, struct hf_lock *lock,
                            uint32_t ttl_ms);
 
-/* Whether `key` is held, and the number of waiters, as a new client reads it.
- * `waiters` may be NULL. */
-bool hf_world_held(struct hf_world *world, const char *key, uint32_t *waiters);
+/* Read `key` with a new client. Returns true if the key is held, and stores the
+ * number of waiters in `*waiters`, which may be NULL. */
+bool hf_world_is_held(struct hf_world *world, const char *key,
+                      uint32_t *waiters);
 
 #endif

@@ -116,7 +116,7 @@ static void check_lease_with_clock(long long offset)
 static void client_clocks_do_not_affect_leases(void **state)
 {
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     check_lease_with_clock(3600);
     check_lease_with_clock(-3600);
 }
@@ -134,9 +134,7 @@ static void no_lease_ends_early_in_a_failover(void **state)
     if (!hf_test_mongo_has_clocks())
         hf_test_skip("no libfaketime");
     set_clocks_apart();
-    hf_test_mongo_need(&mongo, 3);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(3, &client, &other);
     for (unsigned round = 0; round < 2; round++) {
         struct hf_lock_opts waits =
             hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
@@ -172,14 +170,12 @@ static void a_restarted_server_counts_leases_again(void **state)
     (void)state;
     if (!hf_test_mongo_has_clocks())
         hf_test_skip("no libfaketime");
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
     (void)snprintf(mongo.members[0].clock, sizeof(mongo.members[0].clock),
                    "+3600");
-    assert_true(hf_test_mongo_again(&mongo, 0));
+    assert_true(hf_test_mongo_restart(&mongo, 0));
     assert_int_equal(primary(), 0);
 
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
@@ -197,7 +193,7 @@ static void a_restarted_server_counts_leases_again(void **state)
 static long count_ttl_passes(unsigned member)
 {
     const char *status =
-        hf_test_mongo_say(&mongo, member, "admin", "{\"serverStatus\":1}");
+        hf_test_mongo_command(&mongo, member, "admin", "{\"serverStatus\":1}");
     const char *at = strstr(status, "\"ttl\" : {");
 
     at = at ? strstr(at, "\"passes\" : ") : NULL;
@@ -238,7 +234,7 @@ static void a_wrong_clock_deletes_no_held_key(void **state)
         hf_test_skip("no libfaketime");
     (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
                    "+5d");
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     step_down_until(has_right_clock);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");

@@ -28,7 +28,8 @@ static bool matches_one(const char *query)
 
     (void)snprintf(json, sizeof(json), "{\"count\":\"locks\",\"query\":%s}",
                    query);
-    return strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1");
+    return strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
+                  "\"n\" : 1");
 }
 
 /* ---- Offers -------------------------------------------------------------*/
@@ -45,13 +46,11 @@ static void a_confirmed_offer_lasts(void **state)
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
                                &future));
-    await_line(1);
+    await_queue_length(1);
     expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);
@@ -81,12 +80,13 @@ static void canceled_nonces_are_deleted_in_time(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    before = begun();
+    before = count_commands("findAndModify");
     delay_one_command();
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EINDOUBT);
-    while (begun() < before + 2) /* the CANCEL and the late LOCK */
+    while (count_commands("findAndModify") <
+           before + 2) /* the CANCEL and the late LOCK */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_close(client, PATIENCE_MS));
 
@@ -117,18 +117,19 @@ static void a_late_update_does_not_overwrite_a_newer_one(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=1000");
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_lock_nonce(lock, nonce);
     expect_ok(hf_lock_adopt(other, hf_key_of("k"), nonce, hf_lock_token(lock),
                             &opts, &adopted));
-    before = begun();
+    before = count_commands("findAndModify");
     delay_one_command();
     expect_ok(hf_update(lock, NULL, hf_bytes_of("first")));
     expect_ok(hf_update(adopted, NULL, hf_bytes_of("second")));
-    while (begun() < before + 3) /* two UPDATEs and the late copy */
+    while (count_commands("findAndModify") <
+           before + 3) /* two UPDATEs and the late copy */
         (void)poll(NULL, 0, 20);
     assert_value(other, "second");
 
@@ -150,8 +151,8 @@ static void deadlines_name_the_server_process(void **state)
     const char *hello;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    hello = hf_test_mongo_say(&mongo, 0, "admin", "{\"hello\":1}");
+    hf_test_mongo_require(&mongo, 1);
+    hello = hf_test_mongo_command(&mongo, 0, "admin", "{\"hello\":1}");
     hello = strstr(hello, "\"processId\" : { \"$oid\" : \"");
     assert_non_null(hello);
     (void)sscanf(hello, "\"processId\" : { \"$oid\" : \"%24[0-9a-f]", process);
@@ -184,7 +185,7 @@ static void a_direct_connection_promises_less(void **state)
     char url[128];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     (void)snprintf(url, sizeof(url),
                    "mongodb://127.0.0.1:%d/?directConnection=true&unsafe=1",
                    mongo.members[0].port);
@@ -205,7 +206,7 @@ static void library_threads_block_signals(void **state)
     sigset_t signals;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);

@@ -88,7 +88,7 @@ static void damage_document(const char *key, const char *update)
                    "{\"update\":\"locks\",\"updates\":"
                    "[{\"q\":{\"_id\":\"%s\"},\"u\":%s}]}",
                    key, update);
-    assert_non_null(strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
                            "\"nModified\" : 1"));
 }
 
@@ -100,8 +100,8 @@ static void delete_document(const char *key)
                    "{\"delete\":\"locks\",\"deletes\":"
                    "[{\"q\":{\"_id\":\"%s\"},\"limit\":1}]}",
                    key);
-    assert_non_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1"));
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
+                           "\"n\" : 1"));
 }
 
 static void expect_result(const struct damage *damage, unsigned call,
@@ -165,9 +165,7 @@ static void a_corrupt_document_affects_only_its_key(void **state)
     char name[16];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     expect_ok(hf_watch_open(other, hf_key_of(""), NULL, note_longest_owner,
                             &longest, &watch));
     expect_ok(hf_acquire(client, hf_key_of("good"), &opts, &good));
@@ -205,7 +203,7 @@ static void an_expired_corrupt_lock_can_be_taken(void **state)
     char name[16];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     for (unsigned i = 0; i < HF_TEST_COUNT(updates); i++) {
         (void)snprintf(name, sizeof(name), "k%u", i);
@@ -243,7 +241,7 @@ static void list_names_the_corrupt_document(void **state)
     unsigned count = 0;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("good"), &opts, &good));
     expect_ok(hf_acquire(client, hf_key_of("bad"), &opts, &bad));

@@ -26,7 +26,7 @@ static void expect_lease(const char *key, unsigned ttl_ms)
         key);
     (void)snprintf(span, sizeof(span), "\"span\" : %u }",
                    ttl_ms + ttl_ms / 16 + 50);
-    reply = hf_test_mongo_say(&mongo, 0, "holdfast", json);
+    reply = hf_test_mongo_command(&mongo, 0, "holdfast", json);
     if (!strstr(reply, span))
         fail_msg("%s lacks %s", reply, span);
 }
@@ -40,7 +40,7 @@ static void leases_are_stored_to_the_millisecond(void **state)
     struct hf_lock *held = NULL, *fast = NULL, *slow = NULL, *none = NULL;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("held"), NULL, &held));
     expect_ok(hf_acquire(client, hf_key_of("fast"), &opts, &fast));
@@ -62,7 +62,7 @@ static void set_format(const char *key, int format)
                    "{\"update\":\"locks\",\"updates\":[{\"q\":{\"_id\":\"%s\"},"
                    "\"u\":{\"$set\":{\"format\":%d}}}]}",
                    key, format);
-    assert_non_null(strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
                            "\"nModified\" : 1"));
 }
 
@@ -86,7 +86,7 @@ static void a_newer_format_is_refused(void **state)
     struct hf_info info;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &held));
     expect_ok(hf_acquire(client, hf_key_of("free"), &opts, &released));
@@ -115,17 +115,16 @@ static void proof_documents_are_deleted_soon(void **state)
     struct hf_lock *lock = NULL, *none = NULL;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
-    assert_non_null(strstr(
-        hf_test_mongo_say(&mongo, 0, "holdfast",
-                          "{\"find\":\"locks\",\"filter\":{\"_id\":"
-                          "{\"$ne\":\"k\"},\"$expr\":{\"$lt\":[\"$delete_at\","
-                          "{\"$add\":[\"$$NOW\",120000]}]}}}"),
-        "\"reads\" : 1"));
+    assert_non_null(
+        strstr(hf_test_mongo_command(
+                   &mongo, 0, "holdfast",
+                   "{\"find\":\"locks\",\"filter\":{\"_id\":"
+                   "{\"$ne\":\"k\"},\"$expr\":{\"$lt\":[\"$delete_at\","
+                   "{\"$add\":[\"$$NOW\",120000]}]}}}"),
+               "\"reads\" : 1"));
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
@@ -140,15 +139,15 @@ static void a_dropped_collection_gets_its_index_back(void **state)
     struct hf_client_opts opts;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     hf_test_mongo_url(&mongo, url, "&keep=1");
     hf_client_opts_init(&opts);
     opts.background = true;
     expect_ok(hf_open(url, &opts, &client));
-    (void)hf_test_mongo_say(&mongo, 0, "holdfast", "{\"drop\":\"locks\"}");
-    while (!strstr(
-        hf_test_mongo_say(&mongo, 0, "holdfast", "{\"listIndexes\":\"locks\"}"),
-        "expireAfterSeconds"))
+    (void)hf_test_mongo_command(&mongo, 0, "holdfast", "{\"drop\":\"locks\"}");
+    while (!strstr(hf_test_mongo_command(&mongo, 0, "holdfast",
+                                         "{\"listIndexes\":\"locks\"}"),
+                   "expireAfterSeconds"))
         (void)poll(NULL, 0, 20);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
@@ -220,14 +219,14 @@ static void concurrent_opens_create_one_index(void **state)
     char database[16];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     for (unsigned i = 0; i < ROUNDS; i++) {
         const char *indexes;
 
         (void)snprintf(database, sizeof(database), "fresh%u", i);
         open_together(database);
-        indexes = hf_test_mongo_say(&mongo, 0, database,
-                                    "{\"listIndexes\":\"locks\"}");
+        indexes = hf_test_mongo_command(&mongo, 0, database,
+                                        "{\"listIndexes\":\"locks\"}");
         assert_int_equal(count_word(indexes, "\"name\" : "), 2);
         assert_int_equal(count_word(indexes, "\"name\" : \"_id_\""), 1);
         assert_int_equal(count_word(indexes, "\"name\" : \"delete_at\", "
@@ -257,7 +256,7 @@ static bool has_document(unsigned target, unsigned number)
     (void)snprintf(json, sizeof(json),
                    "{\"count\":\"%s\",\"query\":{\"_id\":\"k%u\"}}",
                    targets[target].collection, number);
-    reply = hf_test_mongo_say(&mongo, 0, targets[target].database, json);
+    reply = hf_test_mongo_command(&mongo, 0, targets[target].database, json);
     if (strstr(reply, "\"n\" : 1,"))
         return true;
     if (!strstr(reply, "\"n\" : 0,"))
@@ -270,7 +269,7 @@ static void locks_are_stored_where_the_url_says(void **state)
     char url[HF_TEST_MONGO_URL_SIZE], name[16];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     for (unsigned i = 0; i < HF_TEST_COUNT(targets); i++) {
         struct hf_client *client;
         struct hf_lock *lock = NULL;

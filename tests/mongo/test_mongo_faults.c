@@ -26,9 +26,7 @@ static void a_lock_survives_its_primary(void **state)
     unsigned killed;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(3, &client, &other);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     token = hf_lock_token(lock);
     killed = primary();
@@ -57,9 +55,7 @@ static void a_waiter_is_granted_the_key_after_a_stepdown(void **state)
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(3, &client, &other);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
                                &future));
@@ -101,12 +97,12 @@ static void run_random_step(struct actor *actor)
     if (random_below(actor, 3) == 0 &&
         recorded_read(actor->client, key, &info) == HF_OK)
         hf_info_fini(&info);
-    if (recorded_lock(actor->client, key, &opts, &lock) != HF_OK)
+    if (recorded_acquire(actor->client, key, &opts, &lock) != HF_OK)
         return;
     if (random_below(actor, 3) == 0)
         (void)recorded_renew(actor->client, lock, 0);
-    (void)recorded_valid(actor->client, lock);
-    (void)recorded_unlock(actor->client, lock);
+    (void)recorded_is_valid(actor->client, lock);
+    (void)recorded_release(actor->client, lock);
     hf_lock_free(lock);
 }
 
@@ -158,7 +154,7 @@ static void failovers_under_load_leave_a_valid_history(void **state)
     unsigned victim;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     recorded_init(false);
     start_actors(actors, &steps);
     await_steps(&steps, all / 5);
@@ -167,7 +163,7 @@ static void failovers_under_load_leave_a_valid_history(void **state)
     victim = primary();
     hf_test_mongo_kill(&mongo, victim);
     await_steps(&steps, all * 3 / 5);
-    assert_true(hf_test_mongo_again(&mongo, victim));
+    assert_true(hf_test_mongo_restart(&mongo, victim));
     await_steps(&steps, all * 4 / 5);
     victim = primary();
     hf_test_mongo_signal(&mongo, victim, SIGSTOP);
@@ -188,13 +184,13 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
     enum hf_err err;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (unsigned i = 0; i < 3; i++)
         hf_test_mongo_kill(&mongo, i);
     for (unsigned i = 0; i < 3; i++)
-        assert_true(hf_test_mongo_again(&mongo, i));
+        assert_true(hf_test_mongo_restart(&mongo, i));
 
     (void)primary(); /* mongod may start too late for hf_open() */
     other = hf_test_mongo_open(&mongo, "");
@@ -233,16 +229,16 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     struct waiting_process dead[2];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     for (unsigned i = 0; i < 2; i++)
         dead[i] = fork_waiters(1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    die_in_queue(dead, 2);
+    kill_in_queue(dead, 2);
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
                                &future));
-    await_line(3);
+    await_queue_length(3);
     began = now_ms();
     expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
@@ -267,15 +263,15 @@ static void an_offer_stays_short_at_a_new_primary(void **state)
     struct waiting_process dead;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     dead = fork_waiters(1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    die_in_queue(&dead, 1);
+    kill_in_queue(&dead, 1);
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
                                &future));
-    await_line(2);
+    await_queue_length(2);
     expect_ok(hf_release(lock));
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));

@@ -39,7 +39,7 @@ static bool has_event(atomic_uint *events, enum hf_lock_event event)
 static long stop_failing(void)
 {
     return find_number(
-        hf_test_mongo_say(
+        hf_test_mongo_command(
             &mongo, 0, "admin",
             "{\"configureFailPoint\":\"failCommand\",\"mode\":\"off\"}"),
         "\"count\" : ");
@@ -161,9 +161,7 @@ static void an_unconfirmed_command_is_executed_once(void **state)
     struct hf_watch *watch;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     watch = watch_history(other, &history);
     run_unconfirmed_calls(client, other, WRITE_CONCERN_FAILED);
     run_unconfirmed_calls(client, other, SHUTDOWN_IN_PROGRESS);
@@ -186,12 +184,10 @@ static void a_write_without_a_majority_is_in_doubt(void **state)
     struct hf_lock *released = NULL, *kept = NULL, *none = NULL, *next = NULL;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     brief.value = old;
-    released = lock_at_last(client, "released", &brief);
-    kept = lock_at_last(client, "kept", &brief);
+    released = acquire_with_retries(client, "released", &brief);
+    kept = acquire_with_retries(client, "kept", &brief);
     fail_confirmations(COMMAND "," FAST_UNLOCK, "\"alwaysOn\"",
                        WRITE_CONCERN_FAILED);
     expect_err(hf_acquire(client, hf_key_of("taken"), &brief, &none),
@@ -256,7 +252,7 @@ static void a_failed_renewal_is_retried(void **state)
     uint32_t ttl_ms = 3000;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     while (!retry_failed_renewal(client, ttl_ms)) {
         ttl_ms *= 2;
@@ -282,11 +278,12 @@ static void a_deleted_document_is_a_lost_lock(void **state)
     opts.renew_ms = LONG_MS - 1000;
     opts.on_event = note_event;
     opts.arg = &events;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    assert_non_null(strstr(
-        hf_test_mongo_say(&mongo, 0, "holdfast", delete_command), "\"n\" : 1"));
+    assert_non_null(
+        strstr(hf_test_mongo_command(&mongo, 0, "holdfast", delete_command),
+               "\"n\" : 1"));
     while (!has_event(&events, HF_LOCK_EVENT_LOST))
         (void)poll(NULL, 0, 5);
     assert_false(hf_lock_valid_for(lock, 0));
@@ -343,13 +340,13 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     enum hf_err err;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     driven = hf_test_mongo_open(&mongo, "");
     (void)poll(NULL, 0, 1500); /* until clients use the connection pool */
     expect_ok(hf_read(driven, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
-    lock = lock_at_last(client, "k", &opts);
+    lock = acquire_with_retries(client, "k", &opts);
     token = hf_lock_token(lock);
     hf_test_mongo_signal(&mongo, 0, SIGSTOP);
 
@@ -437,10 +434,10 @@ static void a_silent_server_ends_validity(void **state)
     opts.renew = true;
     opts.on_event = note_event;
     opts.arg = &events;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("lasting"), &long_opts, &lasting));
-    lock = lock_at_last(client, "k", &opts);
+    lock = acquire_with_retries(client, "k", &opts);
     hf_test_mongo_signal(&mongo, 0, SIGSTOP);
     stopped = now_ms();
     /* The last renewal was sent before the stop, and its lease is 6425 ms, a
@@ -471,15 +468,16 @@ static void a_late_lock_after_its_release_is_refused(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=1000");
     other = hf_test_mongo_open(&mongo, "");
-    before = begun();
+    before = count_commands("findAndModify");
     (void)fail_commands(0, COMMAND, "{\"times\":1}",
                         "\"blockConnection\":true,\"blockTimeMS\":4000");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_release(lock));
-    while (begun() < before + 3) /* LOCK, UNLOCK and the late LOCK */
+    while (count_commands("findAndModify") <
+           before + 3) /* LOCK, UNLOCK and the late LOCK */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &next));
     hf_lock_free(lock);
@@ -501,7 +499,7 @@ static void an_update_in_doubt_is_applied_once(void **state)
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=500");
     opts.value = old;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
@@ -530,7 +528,7 @@ static void an_unlock_by_a_non_owner_is_never_in_doubt(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_lock_adopt(client, hf_key_of("k"), bogus, hf_lock_token(lock),

@@ -31,7 +31,7 @@ static void without_a_majority_calls_fail(void **state)
     enum hf_err err;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (unsigned i = 0; i < 3; i++) {
@@ -49,7 +49,7 @@ static void without_a_majority_calls_fail(void **state)
 
     for (unsigned i = 0; i < 3; i++) {
         if (i != survivor)
-            assert_true(hf_test_mongo_again(&mongo, i));
+            assert_true(hf_test_mongo_restart(&mongo, i));
     }
     expect_ok(hf_renew(lock, 0));
     expect_ok(hf_release(lock));
@@ -70,7 +70,7 @@ static void a_write_in_doubt_is_resolved(void **state)
     unsigned kept;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     kept = primary();
     signal_all_but(kept, SIGSTOP);
@@ -100,8 +100,8 @@ static void *late_election_main(void *arg)
     for (;;) {
         candidate = (candidate + 1) % 3;
         if (candidate != dead &&
-            !strstr(hf_test_mongo_say(&mongo, candidate, "admin",
-                                      "{\"replSetStepUp\":1}"),
+            !strstr(hf_test_mongo_command(&mongo, candidate, "admin",
+                                          "{\"replSetStepUp\":1}"),
                     "(lost)"))
             return NULL;
     }
@@ -123,7 +123,7 @@ static void open_waits_for_an_election(void **state)
 
     (void)state;
     mongo.election_ms = 60000; /* no member calls an election by itself */
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_test_mongo_url(&mongo, url, "");
@@ -220,13 +220,11 @@ static void commands_in_doubt_are_executed_at_most_once(void **state)
 
     (void)state;
     mongo.election_ms = PATIENCE_MS;
-    hf_test_mongo_need(&mongo, 3);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(3, &client, &other);
     brief.value = old;
-    released = lock_at_last(client, "released", &brief);
-    kept = lock_at_last(client, "kept", &brief);
-    changed = lock_at_last(client, "changed", &brief);
+    released = acquire_with_retries(client, "released", &brief);
+    kept = acquire_with_retries(client, "kept", &brief);
+    changed = acquire_with_retries(client, "changed", &brief);
     stays = primary();
     signal_all_but(stays, SIGSTOP);
     expect_all_in_doubt(client, released, kept, changed);

@@ -32,7 +32,7 @@ static void unknown_options_are_refused(void **state)
     char url[HF_TEST_MONGO_URL_SIZE];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     hf_test_mongo_url(&mongo, url, "&colection=x");
     expect_refused(url, HF_EINVAL, "colection");
     hf_test_mongo_url(&mongo, url, "&require=steady");
@@ -110,7 +110,8 @@ static void log_all_commands(void)
     };
 
     for (unsigned i = 0; i < HF_TEST_COUNT(commands); i++) {
-        const char *reply = hf_test_mongo_say(&mongo, 0, "admin", commands[i]);
+        const char *reply =
+            hf_test_mongo_command(&mongo, 0, "admin", commands[i]);
 
         assert_null(strstr(reply, "(lost)"));
     }
@@ -163,7 +164,7 @@ static void a_url_cannot_weaken_concerns(void **state)
     struct logged logged;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     log_all_commands();
     client = hf_test_mongo_open(&mongo, weaker);
     other = hf_test_mongo_open(&mongo, weaker);
@@ -191,8 +192,8 @@ static void a_standalone_server_needs_unsafe(void **state)
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
-    mongo.alone = true;
-    hf_test_mongo_need(&mongo, 1);
+    mongo.standalone = true;
+    hf_test_mongo_require(&mongo, 1);
     (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/",
                    mongo.members[0].port);
     expect_refused(url, HF_EUNSUPPORTED, "unsafe");
@@ -230,7 +231,7 @@ static void tls_verifies_the_server(void **state)
 
     (void)state;
     mongo.tls = true;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     (void)snprintf(options, sizeof(options), "&tls=true&tlsCAFile=%s/cert",
                    mongo.folder);
     client = hf_test_mongo_open(&mongo, options);
@@ -309,7 +310,7 @@ static void a_short_lived_client_starts_no_monitors(void **state)
     unsigned attempts = 20, before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     before = count_own_threads();
     while (attempts > 0 && !has_no_monitors(before))
         attempts--;

@@ -21,8 +21,9 @@ static struct hf_client *open_at(unsigned member)
 
 static bool is_primary(unsigned member)
 {
-    return strstr(hf_test_mongo_say(&mongo, member, "admin", "{\"hello\":1}"),
-                  "\"isWritablePrimary\" : true");
+    return strstr(
+        hf_test_mongo_command(&mongo, member, "admin", "{\"hello\":1}"),
+        "\"isWritablePrimary\" : true");
 }
 
 /* Elect one of the other members. If only one of them has the last write, the
@@ -34,8 +35,8 @@ static unsigned elect_without(unsigned old)
     do {
         candidate = (candidate + 1) % mongo.count;
         if (candidate != old)
-            (void)hf_test_mongo_say(&mongo, candidate, "admin",
-                                    "{\"replSetStepUp\":1}");
+            (void)hf_test_mongo_command(&mongo, candidate, "admin",
+                                        "{\"replSetStepUp\":1}");
     } while (candidate == old || !is_primary(candidate));
     return candidate;
 }
@@ -109,12 +110,12 @@ static void an_isolated_primary_returns_no_stale_data(void **state)
 
     (void)state;
     mongo.election_ms = 60000; /* no stepdown during the test */
-    need_network(3);
+    require_network(3);
     old = (unsigned)hf_test_mongo_primary(&mongo);
     client = open_at(old);
     late = open_at(old);
-    renewed = lock_at_last(client, "renewed", &opts);
-    unlocked = lock_at_last(client, "unlocked", &opts);
+    renewed = acquire_with_retries(client, "renewed", &opts);
+    unlocked = acquire_with_retries(client, "unlocked", &opts);
     hf_test_network_cut_server(&network, (int)old);
     other = open_at(elect_without(old));
     next = take_over(other, "renewed", renewed);
@@ -153,7 +154,7 @@ static void clients_recover_from_a_partition(void **state)
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
-    need_network(1);
+    require_network(1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));

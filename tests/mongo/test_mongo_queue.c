@@ -16,7 +16,7 @@
 static long count_cursors(void)
 {
     const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+        hf_test_mongo_command(&mongo, 0, "admin", "{\"serverStatus\":1}");
 
     status = strstr(status, "\"cursor\" : {");
     return find_number(status ? strstr(status, "\"open\" :") : NULL,
@@ -33,13 +33,13 @@ static void idle_waiters_do_not_poll(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
     for (unsigned i = 0; i < WAITERS; i++)
         join_queue(other, &queued[i], "");
-    await_line(WAITERS);
+    await_queue_length(WAITERS);
     (void)poll(NULL, 0, 4000 * (int)hf_test_slowness());
     before = count_commands("find") + count_commands("findAndModify");
     assert_true(before > 0);
@@ -65,7 +65,7 @@ static void a_stream_ends_with_its_last_waiter(void **state)
     struct hf_client *client, *other;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     for (unsigned round = 0; round < 2; round++) {
@@ -96,16 +96,16 @@ static void the_queue_stores_no_values(void **state)
     struct hf_info info;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
     join_queue(other, &queued, "mine");
-    await_line(1);
+    await_queue_length(1);
     assert_non_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "holdfast",
-                                 "{\"count\":\"locks\",\"query\":"
-                                 "{\"queue.0.value\":{\"$exists\":true}}}"),
+        strstr(hf_test_mongo_command(&mongo, 0, "holdfast",
+                                     "{\"count\":\"locks\",\"query\":"
+                                     "{\"queue.0.value\":{\"$exists\":true}}}"),
                "\"n\" : 0"));
     expect_ok(hf_release(lock));
     await_grant(&queued);
@@ -147,14 +147,14 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     struct waiting_process dead;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     dead = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    die_in_queue(&dead, 1);
+    kill_in_queue(&dead, 1);
     join_queue(other, &queued, "");
-    await_line(DEAD + 1);
+    await_queue_length(DEAD + 1);
     hf_watch_opts_init(&opts);
     expect_ok(hf_watch_open(client, hf_key_of("k"), &opts, count_event, &counts,
                             &watch));
@@ -216,14 +216,14 @@ static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     dead = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    die_in_queue(&dead, 1);
+    kill_in_queue(&dead, 1);
     join_queue(other, &queued, "");
-    await_line(DEAD + 1);
+    await_queue_length(DEAD + 1);
     (void)poll(NULL, 0, 4000); /* until the waiter stops polling */
     expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 10000);
@@ -244,15 +244,15 @@ static void two_dead_clients_cost_one_offer_each(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     dead[0] = fork_waiters(1);
     dead[1] = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    die_in_queue(dead, 2);
+    kill_in_queue(dead, 2);
     join_queue(other, &queued, "");
-    await_line(DEAD + 2);
+    await_queue_length(DEAD + 2);
     (void)poll(NULL, 0, 4000); /* until the waiter stops polling */
     expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 15000);
@@ -274,15 +274,15 @@ static void a_later_waiter_ends_the_lease_if_the_first_are_dead(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     dead = fork_waiters(4);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_lock_detach(lock));
-    die_in_queue(&dead, 1);
+    kill_in_queue(&dead, 1);
     join_queue(other, &queued, "");
-    await_line(5);
+    await_queue_length(5);
     start_timer(&timer, client, other, 20000);
     expect_before_timer(&queued, &timer);
     hf_lock_free(lock);

@@ -36,8 +36,8 @@ static void delay_commands(const char *names, unsigned ms)
  * position. */
 static void await_find(void)
 {
-    while (!strstr(hf_test_mongo_say(&mongo, 0, "admin",
-                                     "{\"currentOp\":1,\"active\":true}"),
+    while (!strstr(hf_test_mongo_command(&mongo, 0, "admin",
+                                         "{\"currentOp\":1,\"active\":true}"),
                    "\"find\" : \"locks\""))
         (void)poll(NULL, 0, 5);
 }
@@ -53,13 +53,13 @@ static void a_claim_granted_before_its_position_is_read_is_not_refused(
     struct hf_lock *lock;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
     fail_confirmations();
     join_queue(other, &queued, "");
-    await_line(1);
+    await_queue_length(1);
     delay_commands("\"find\"", 1000);
     await_find(); /* the find belongs to the repeated LOCK */
     expect_ok(hf_release(lock));
@@ -76,7 +76,7 @@ static void a_claim_granted_before_its_position_is_read_is_not_refused(
 
 static uint64_t read_token(void)
 {
-    const char *reply = hf_test_mongo_say(
+    const char *reply = hf_test_mongo_command(
         &mongo, 0, "holdfast",
         "{\"find\":\"locks\",\"filter\":{\"_id\":\"k\"},\"projection\":{\"token\":1}}");
 
@@ -94,16 +94,16 @@ static void a_late_offer_can_be_confirmed(void **state)
     uint64_t offered;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     /* Nobody drives these two clients, so the offer is noticed late. */
     other = hf_test_mongo_open(&mongo, "");
     later = hf_test_mongo_open(&mongo, "");
     lock = hold_key(client);
     join_queue(other, &queued, "");
-    await_line(1);
+    await_queue_length(1);
     join_queue(later, &next, "");
-    await_line(2);
+    await_queue_length(2);
     expect_ok(hf_release(lock));
     offered = read_token();
     assert_true(offered > hf_lock_token(lock));
@@ -157,12 +157,12 @@ static void renewals_go_before_withdrawals(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = open_driven();
     lock = hold_key(client);
     for (unsigned i = 0; i < CROWD; i++)
         join_queue(client, &queued[i], "");
-    await_line(CROWD);
+    await_queue_length(CROWD);
     delay_commands("\"findAndModify\"", 1000);
     give_up_waiting(queued, CROWD);
     expect_ok(hf_renew(lock, 0));

@@ -34,8 +34,8 @@ static long delay_writes(unsigned ms)
 /* Count the findAndModify commands that the server executes or delays now. */
 static unsigned count_running(void)
 {
-    const char *at = hf_test_mongo_say(&mongo, 0, "admin",
-                                       "{\"currentOp\":1,\"active\":true}");
+    const char *at = hf_test_mongo_command(&mongo, 0, "admin",
+                                           "{\"currentOp\":1,\"active\":true}");
     unsigned count = 0;
 
     /* currentOp reports a long command as truncated text, not as JSON. */
@@ -69,7 +69,7 @@ static void expect_one_write_each(unsigned ms)
     struct hf_lock *lock = NULL;
     long before;
 
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     before = delay_writes(ms);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
@@ -103,7 +103,7 @@ static void slow_writes_run_in_parallel(void **state)
     char name[16];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     (void)delay_writes(6000);
     for (unsigned i = 0; i < MANY; i++)
@@ -147,7 +147,7 @@ static void renewals_go_before_locks(void **state)
     char name[16];
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("kept"), &opts, &lock));
     (void)delay_writes(5000);
@@ -179,14 +179,14 @@ static void time_in_the_run_queue_counts_as_wait(void **state)
     struct hf_client *client;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     (void)delay_writes(100);
     for (unsigned i = 0; i < WAITERS; i++)
         expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
-    await_line(WAITERS);
+    await_queue_length(WAITERS);
     for (unsigned i = 0; i < WAITERS; i++)
         assert_false(hf_future_done(futures[i], NULL));
     (void)delay_writes(0);
@@ -208,14 +208,14 @@ static void a_repeated_lock_skips_the_fast_path(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    before = begun();
+    before = count_commands("findAndModify");
     (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
                         "\"writeConcernError\":{\"code\":64,"
                         "\"errmsg\":\"timed out\"}");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    assert_int_equal(begun() - before, 2);
+    assert_int_equal(count_commands("findAndModify") - before, 2);
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, LONG_MS));
@@ -232,7 +232,7 @@ static void a_lock_given_up_before_it_is_sent_is_never_sent(void **state)
     struct hf_info info;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(
         &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
     (void)poll(NULL, 0, 1500); /* until the client uses the connection pool */
@@ -243,7 +243,7 @@ static void a_lock_given_up_before_it_is_sent_is_never_sent(void **state)
     assert_int_not_equal(hf_acquire(client, hf_key_of("a"), &brief, &none),
                          HF_OK);
     expect_err(hf_acquire(client, hf_key_of("b"), &brief, &none), HF_EUNAVAIL);
-    assert_true(hf_test_mongo_again(&mongo, 0));
+    assert_true(hf_test_mongo_restart(&mongo, 0));
     expect_ok(hf_renew(lock, 0));
     (void)poll(NULL, 0, 500);
     expect_ok(hf_read(client, hf_key_of("b"), HF_LINEARIZABLE, &info));
@@ -267,8 +267,8 @@ static void renewals_move_to_the_new_primary(void **state)
 
     (void)state;
     mongo.election_ms = 2000;
-    mongo.impatient = true;
-    hf_test_mongo_need(&mongo, 3);
+    mongo.short_timeouts = true;
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=600000");
     /* Then the client uses the pool, whose monitors notice a new primary. */
     (void)poll(NULL, 0, 1500);

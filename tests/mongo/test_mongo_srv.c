@@ -104,7 +104,7 @@ static void an_srv_record_names_the_servers(void **state)
     struct hf_info info;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = open_by_name();
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));

@@ -93,7 +93,7 @@ static void await_failures(unsigned member, long wanted)
                    "\"timesEntered\":%ld,\"maxTimeMS\":%d}",
                    wanted, PATIENCE_MS);
     assert_null(
-        strstr(hf_test_mongo_say(&mongo, member, "admin", json), "(lost)"));
+        strstr(hf_test_mongo_command(&mongo, member, "admin", json), "(lost)"));
 }
 
 /* ---- Resuming -----------------------------------------------------------*/
@@ -171,7 +171,7 @@ static void kill_primary(const struct series *series, const struct log *log)
 
     hf_test_mongo_kill(&mongo, victim);
     await_progress(series, log);
-    assert_true(hf_test_mongo_again(&mongo, victim));
+    assert_true(hf_test_mongo_restart(&mongo, victim));
 }
 
 static void expect_each_once(const struct log *log, const struct series *series)
@@ -200,7 +200,7 @@ static void a_watch_resumes_without_loss(void **state)
 
     (void)state;
     assert_non_null(series);
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     series->client = hf_test_mongo_open(&mongo, "");
     watch = open_watch(client, "k", log);
@@ -236,7 +236,7 @@ static void a_watch_follows_the_primary(void **state)
     uint64_t tokens[2] = {0};
 
     (void)state;
-    need_network(3);
+    require_network(3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     watch = open_watch(client, "k", log);
@@ -334,9 +334,7 @@ static void lost_history_is_reported(void **state)
     unsigned logged;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     watch = open_watch(client, "k", log);
     await_live(other, log);
     logged = log->count;
@@ -371,7 +369,7 @@ static long count_cursors(void)
 
     for (unsigned i = 0; i < 20; i++) {
         const char *reply =
-            hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+            hf_test_mongo_command(&mongo, 0, "admin", "{\"serverStatus\":1}");
         const char *open = strstr(reply, "\"cursor\" : {");
         long count;
 
@@ -398,7 +396,7 @@ static void a_client_has_one_stream(void **state)
     long before;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     other = hf_test_mongo_open(&mongo, "");
     client = hf_test_mongo_open(&mongo, "");
     before = count_cursors();
@@ -406,7 +404,7 @@ static void a_client_has_one_stream(void **state)
     for (unsigned i = 0; i < WAITERS; i++)
         expect_ok(hf_acquire_start(client, hf_key_of("held"), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
-    await_line(WAITERS);
+    await_queue_length(WAITERS);
     for (unsigned i = 0; i < WATCHES; i++) {
         log[i] = new_log();
         watch[i] = open_watch(client, prefixes[i], log[i]);
@@ -504,9 +502,7 @@ static void a_waiter_is_granted_the_key_when_the_lease_expires(void **state)
     int64_t took = INT64_MAX;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     for (unsigned round = 0; took >= 1950; round++)
         took = wait_for_expiries(client, other, round);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -524,7 +520,7 @@ static void a_watching_holder_notices_a_forced_end_at_once(void **state)
     struct hf_watch *watch;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     other = hf_test_mongo_open(&mongo, "");
     client = hf_test_mongo_open(&mongo, "");
     watch = open_watch(client, "", log);

@@ -47,12 +47,13 @@ static void acquire_and_check(struct crowd *member, unsigned round)
     char key[16];
 
     (void)snprintf(key, sizeof(key), "k%u", round);
-    while (recorded_lock(member->client, hf_key_of(key), &opts, &lock) != HF_OK)
+    while (recorded_acquire(member->client, hf_key_of(key), &opts, &lock) !=
+           HF_OK)
         continue;
     if (atomic_exchange(&member->last[round], hf_lock_token(lock)) >=
         hf_lock_token(lock))
         atomic_fetch_add(member->not_risen, 1);
-    (void)recorded_unlock(member->client, lock);
+    (void)recorded_release(member->client, lock);
     hf_lock_free(lock);
 }
 
@@ -77,7 +78,7 @@ static void tokens_rise_with_64_concurrent_clients(void **state)
     atomic_uint not_risen = 0;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     recorded_init(false);
     assert_int_equal(pthread_barrier_init(&start, NULL, ACQUIRERS), 0);
     for (unsigned i = 0; i < ACQUIRERS; i++)
@@ -111,7 +112,7 @@ static long count_documents(const char *query)
     (void)snprintf(json, sizeof(json), "{\"count\":\"locks\",\"query\":%s}",
                    query);
     assert_true(primary >= 0);
-    reply = hf_test_mongo_say(&mongo, (unsigned)primary, "holdfast", json);
+    reply = hf_test_mongo_command(&mongo, (unsigned)primary, "holdfast", json);
     n = strstr(reply, "\"n\" : ");
     return n ? strtol(n + 6, NULL, 10) : -1;
 }
@@ -136,7 +137,7 @@ static void tokens_rise_across_a_deletion(void **state)
     uint64_t last = 0;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&keep=1");
     for (unsigned i = 0; i < 3; i++) {
         struct hf_lock *lock = NULL;
@@ -188,7 +189,7 @@ static void fail_over(bool kills)
     if (kills) {
         hf_test_mongo_kill(&mongo, (unsigned)victim);
         assert_true(hf_test_mongo_primary(&mongo) >= 0);
-        assert_true(hf_test_mongo_again(&mongo, (unsigned)victim));
+        assert_true(hf_test_mongo_restart(&mongo, (unsigned)victim));
     } else {
         assert_true(hf_test_mongo_step_down(&mongo) >= 0);
     }
@@ -208,7 +209,7 @@ static void tokens_rise_across_failovers_and_deletions(void **state)
 
     (void)state;
     set_clocks_apart();
-    hf_test_mongo_need(&mongo, 3);
+    hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     mongoc = new_mongoc_client();
     for (unsigned i = 0; i < failovers || i < FAILOVERS_MIN; i++) {
@@ -245,7 +246,7 @@ static void abandon_many(void)
 
     (void)snprintf(json, sizeof(json), copy, ABANDONED);
     assert_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "(lost)"));
+        strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json), "(lost)"));
 }
 
 static void abandoned_keys_are_deleted(void **state)
@@ -256,7 +257,7 @@ static void abandoned_keys_are_deleted(void **state)
     uint64_t token;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&keep=4");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     token = hf_lock_token(lock);
@@ -491,7 +492,7 @@ static void a_fenced_store_refuses_late_writes(void **state)
 
     (void)state;
     assert_true(shared != MAP_FAILED);
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     make_cells();
     shared->at_work = 1;
     for (unsigned i = 0; i < WRITERS; i++) {

@@ -55,12 +55,12 @@ static void a_refused_stream_backs_off(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
     join_queue(other, &queued, "");
-    await_line(1);
+    await_queue_length(1);
     begin_refusal(&refusal, "\"aggregate\",\"getMore\"");
     expect_few_refused(&refusal);
     expect_ok(hf_release(lock));
@@ -77,7 +77,7 @@ static void a_refused_sweep_backs_off(void **state)
     struct hf_client *client;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     begin_refusal(&refusal, "\"update\""); /* refuse even the first sweep */
     client = open_driven();
     expect_few_refused(&refusal);
@@ -90,7 +90,7 @@ static void a_refused_sweep_backs_off(void **state)
 static void abandon_key(struct hf_client *client, const char *key)
 {
     struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
-    struct hf_lock *lock = lock_at_last(client, key, &opts);
+    struct hf_lock *lock = acquire_with_retries(client, key, &opts);
 
     expect_ok(hf_lock_detach(lock));
     hf_lock_free(lock);
@@ -104,7 +104,7 @@ static void set_fields(const char *key, const char *fields)
                    "{\"update\":\"locks\",\"updates\":"
                    "[{\"q\":{\"_id\":\"%s\"},\"u\":{\"$set\":{%s}}}]}",
                    key, fields);
-    assert_non_null(strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
                            "\"nModified\" : 1"));
 }
 
@@ -116,7 +116,7 @@ static bool is_held(const char *key)
                    "{\"count\":\"locks\",\"query\":"
                    "{\"_id\":\"%s\",\"nonce\":{\"$exists\":true}}}",
                    key);
-    return strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+    return strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
                   "\"n\" : 1") != NULL;
 }
 
@@ -133,7 +133,7 @@ static void a_sweep_skips_corrupt_documents(void **state)
     struct hf_client *client;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&keep=1");
     for (size_t i = 0; i < HF_TEST_COUNT(queues); i++) {
         (void)snprintf(name, sizeof(name), "bad%zu", i);
@@ -183,14 +183,14 @@ static void expect_few_checks(const char *fields)
 static void a_watcher_does_not_poll_a_free_key(void **state)
 {
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     expect_few_checks("\"nonce\":null");
 }
 
 static void a_watcher_seldom_polls_a_corrupt_lease(void **state)
 {
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_require(&mongo, 1);
     expect_few_checks(
         "\"deadlines.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
 }
@@ -204,9 +204,7 @@ static void a_lease_without_deadlines_ends(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
+    require_two_clients(1, &client, &other);
     abandon_key(client, "k");
     set_fields("k", "\"deadlines\":null");
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &lock));

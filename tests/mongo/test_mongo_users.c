@@ -21,8 +21,9 @@ static void need_clerk(void)
     const char *json = "{\"createUser\":\"clerk\",\"pwd\":\"hush\","
                        "\"roles\":[\"readWrite\"]}";
 
-    hf_test_mongo_need(&mongo, 1);
-    assert_null(strstr(hf_test_mongo_say(&mongo, 0, "office", json), "(lost)"));
+    hf_test_mongo_require(&mongo, 1);
+    assert_null(
+        strstr(hf_test_mongo_command(&mongo, 0, "office", json), "(lost)"));
 }
 
 static void clerk_url(char *url, const char *password)
@@ -95,20 +96,21 @@ static void read_write_on_one_database_is_enough(void **state)
  * open change streams. */
 static void need_porter(void)
 {
-    hf_test_mongo_need(&mongo, 1);
-    assert_null(strstr(
-        hf_test_mongo_say(&mongo, 0, "office",
-                          "{\"createRole\":\"porters\",\"roles\":[],"
-                          "\"privileges\":[{\"resource\":"
-                          "{\"db\":\"office\",\"collection\":\"\"},\"actions\":"
-                          "[\"find\",\"insert\",\"update\",\"remove\","
-                          "\"createIndex\"]}]}"),
-        "(lost)"));
+    hf_test_mongo_require(&mongo, 1);
     assert_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "office",
-                                 "{\"createUser\":\"porter\",\"pwd\":\"hush\","
-                                 "\"roles\":[\"porters\"]}"),
+        strstr(hf_test_mongo_command(
+                   &mongo, 0, "office",
+                   "{\"createRole\":\"porters\",\"roles\":[],"
+                   "\"privileges\":[{\"resource\":"
+                   "{\"db\":\"office\",\"collection\":\"\"},\"actions\":"
+                   "[\"find\",\"insert\",\"update\",\"remove\","
+                   "\"createIndex\"]}]}"),
                "(lost)"));
+    assert_null(strstr(
+        hf_test_mongo_command(&mongo, 0, "office",
+                              "{\"createUser\":\"porter\",\"pwd\":\"hush\","
+                              "\"roles\":[\"porters\"]}"),
+        "(lost)"));
 }
 
 static struct hf_client *open_porter(void)
@@ -259,7 +261,7 @@ static void calls_of_a_dropped_user_are_denied(void **state)
                                &future));
     await_waiter(client);
     assert_null(strstr(
-        hf_test_mongo_say(&mongo, 0, "office", "{\"dropUser\":\"clerk\"}"),
+        hf_test_mongo_command(&mongo, 0, "office", "{\"dropUser\":\"clerk\"}"),
         "(lost)"));
 
     expect_denied(client, hf_acquire(client, hf_key_of("new"), &opts, &next));

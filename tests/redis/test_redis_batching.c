@@ -107,13 +107,13 @@ static void free_all(struct turn *turn)
 }
 
 #define expect_reply(command, wanted)                                          \
-    assert_string_equal(hf_test_redis_say(&redis, command), wanted)
+    assert_string_equal(hf_test_redis_command(&redis, command), wanted)
 
 /* Returns true if batch.lua was executed exactly once. Only that script uses
  * INCRBY, so its calls are counted. */
 static bool was_one_script(void)
 {
-    return strstr(hf_test_redis_say(&redis, "INFO commandstats"),
+    return strstr(hf_test_redis_command(&redis, "INFO commandstats"),
                   "cmdstat_incrby:calls=1,") != NULL;
 }
 
@@ -166,7 +166,7 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
     (void)state;
     expect_ok(hf_acquire_start(other, hf_key_of("k"), NULL, &lock, NULL, NULL,
                                &future));
-    while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:k"), "1") != 0)
+    while (strcmp(hf_test_redis_command(&redis, "ZCARD hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 2, &err);
     run_turn(&turn);
 
@@ -186,8 +186,9 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
  * commands are counted. */
 static long count_slow_locks(void)
 {
-    const char *found = strstr(hf_test_redis_say(&redis, "INFO commandstats"),
-                               "cmdstat_zrank:calls=");
+    const char *found =
+        strstr(hf_test_redis_command(&redis, "INFO commandstats"),
+               "cmdstat_zrank:calls=");
 
     return found ? strtol(strchr(found, '=') + 1, NULL, 10) : 0;
 }

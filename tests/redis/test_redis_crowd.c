@@ -58,7 +58,7 @@ static void await_waiters(int count)
     char wanted[16];
 
     (void)snprintf(wanted, sizeof(wanted), "%d", count);
-    while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:k"), wanted) != 0)
+    while (strcmp(hf_test_redis_command(&redis, "ZCARD hf:q:k"), wanted) != 0)
         (void)poll(NULL, 0, 2);
 }
 
@@ -152,7 +152,7 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
     assert_int_equal(shared->served_count, WAITERS - killed);
     for (unsigned i = 1; i < shared->served_count; i++)
         assert_true(shared->served[i - 1] < shared->served[i]);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS k"), "0");
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
@@ -200,8 +200,8 @@ static long silence_of_first_ms(void)
     const char *left;
 
     (void)snprintf(waiter, sizeof(waiter), "%s",
-                   hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
-    left = hf_test_redis_say(&redis, "PTTL hf:c:%s", waiter + 32);
+                   hf_test_redis_command(&redis, "ZRANGE hf:q:k 0 0"));
+    left = hf_test_redis_command(&redis, "PTTL hf:c:%s", waiter + 32);
     return 30000 - strtol(left, NULL, 10);
 }
 
@@ -237,8 +237,8 @@ static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
 
 static void end_lease(void)
 {
-    (void)hf_test_redis_say(&redis, "PEXPIRE k 1");
-    while (strcmp(hf_test_redis_say(&redis, "EXISTS k"), "0") != 0)
+    (void)hf_test_redis_command(&redis, "PEXPIRE k 1");
+    while (strcmp(hf_test_redis_command(&redis, "EXISTS k"), "0") != 0)
         (void)poll(NULL, 0, 2);
 }
 
@@ -291,8 +291,10 @@ static void every_queue_has_an_expiry(void **state)
     for (unsigned i = 0; i < 3; i++) {
         expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
         start_waiters(&pid, 1, 600000);
-        assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:q:k"), "-1");
-        assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:w:k"), "-1");
+        assert_string_not_equal(hf_test_redis_command(&redis, "PTTL hf:q:k"),
+                                "-1");
+        assert_string_not_equal(hf_test_redis_command(&redis, "PTTL hf:w:k"),
+                                "-1");
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
         expect_all_end(&pid, 1);
@@ -321,7 +323,7 @@ static void killed_clients_do_not_delay_others(void **state)
         for (;;)
             (void)pause();
     }
-    while (!strcmp(hf_test_redis_say(&redis, "EXISTS k"), "0"))
+    while (!strcmp(hf_test_redis_command(&redis, "EXISTS k"), "0"))
         (void)poll(NULL, 0, 2);
     start_waiters(pids, 4, 600000);
     kill_one(&holder);
@@ -390,7 +392,7 @@ static void a_counter_stays_exact_while_the_server_is_restarted(void **state)
         while (atomic_load(&shared->done) < wanted)
             (void)poll(NULL, 0, 1);
         hf_test_redis_kill(&redis);
-        assert_true(hf_test_redis_again(&redis, true));
+        assert_true(hf_test_redis_restart(&redis, true));
     }
     expect_all_end(pids, WORKERS);
 
@@ -427,14 +429,14 @@ static void storm_step(struct stormer *stormer)
 
     if (recorded_read(client, key, &info) == HF_OK)
         hf_info_fini(&info);
-    if (recorded_lock(client, key, &opts, &lock) != HF_OK)
+    if (recorded_acquire(client, key, &opts, &lock) != HF_OK)
         return;
     if (next_random(&stormer->seed) % 3 == 0)
         (void)recorded_renew(client, lock, 0);
-    (void)recorded_valid(client, lock);
+    (void)recorded_is_valid(client, lock);
     if (next_random(&stormer->seed) % 4 == 0)
         (void)poll(NULL, 0, (int)(next_random(&stormer->seed) % 60));
-    (void)recorded_unlock(client, lock);
+    (void)recorded_release(client, lock);
     hf_lock_free(lock);
 }
 
@@ -475,12 +477,12 @@ static void a_storm_with_restarts_leaves_a_valid_history(void **state)
         while (atomic_load(&steps) < wanted)
             (void)poll(NULL, 0, 1);
         if (i % 2) {
-            (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal");
-            (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+            (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal");
+            (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE pubsub");
             continue;
         }
         hf_test_redis_kill(&redis);
-        assert_true(hf_test_redis_again(&redis, true));
+        assert_true(hf_test_redis_restart(&redis, true));
     }
     for (unsigned i = 0; i < STORMERS; i++)
         assert_int_equal(pthread_join(stormers[i].thread, NULL), 0);

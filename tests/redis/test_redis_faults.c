@@ -76,7 +76,8 @@ static void await_waiters(const char *key, int count, struct hf_future *future)
     char wanted[16];
 
     (void)snprintf(wanted, sizeof(wanted), "%d", count);
-    while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:%s", key), wanted) != 0)
+    while (strcmp(hf_test_redis_command(&redis, "ZCARD hf:q:%s", key),
+                  wanted) != 0)
         expect_err(hf_future_wait(future, 5, NULL), HF_ETIMEDOUT);
 }
 
@@ -96,7 +97,7 @@ static void a_restart_keeps_locks_on_disk(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     token = hf_lock_token(lock);
     hf_test_redis_kill(&redis);
-    assert_true(hf_test_redis_again(&redis, true));
+    assert_true(hf_test_redis_restart(&redis, true));
 
     expect_ok(hf_renew(lock, 0));
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
@@ -121,7 +122,7 @@ static void a_restart_without_persistence_repeats_no_token(void **state)
     before = expect_a_lock(client, "k");
     before += expect_a_lock(client, "k") > before;
     hf_test_redis_kill(&redis);
-    assert_true(hf_test_redis_again(&redis, true));
+    assert_true(hf_test_redis_restart(&redis, true));
     after = expect_a_lock(client, "k");
 
     assert_true(after > before);
@@ -136,11 +137,11 @@ static void an_old_snapshot_repeats_no_token(void **state)
     (void)state;
     start(NULL);
     (void)expect_a_lock(client, "k");
-    assert_string_equal(hf_test_redis_say(&redis, "SAVE"), "OK");
+    assert_string_equal(hf_test_redis_command(&redis, "SAVE"), "OK");
     for (unsigned i = 0; i < 50; i++)
         last = expect_a_lock(client, "k");
     hf_test_redis_kill(&redis);
-    assert_true(hf_test_redis_again(&redis, true));
+    assert_true(hf_test_redis_restart(&redis, true));
 
     assert_true(expect_a_lock(client, "k") > last);
 }
@@ -154,7 +155,7 @@ static void a_flushed_server_repeats_no_token(void **state)
     (void)state;
     start(NULL);
     before = expect_a_lock(client, "k");
-    assert_string_equal(hf_test_redis_say(&redis, "FLUSHALL"), "OK");
+    assert_string_equal(hf_test_redis_command(&redis, "FLUSHALL"), "OK");
 
     assert_true(expect_a_lock(client, "k") > before);
 }
@@ -171,7 +172,7 @@ static void the_holder_learns_that_a_restart_lost_its_lock(void **state)
     start(NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_test_redis_kill(&redis);
-    assert_true(hf_test_redis_again(&redis, true));
+    assert_true(hf_test_redis_restart(&redis, true));
 
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
     assert_false(hf_lock_valid_for(lock, 0));
@@ -193,7 +194,7 @@ static void waiters_survive_a_restart(void **state)
                                &future));
     expect_err(hf_future_wait(future, 300, &err), HF_ETIMEDOUT);
     hf_test_redis_kill(&redis);
-    assert_true(hf_test_redis_again(&redis, true));
+    assert_true(hf_test_redis_restart(&redis, true));
     expect_ok(hf_release(lock));
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
@@ -214,8 +215,8 @@ static void an_unreachable_server_is_reported(void **state)
     hf_test_redis_kill(&redis);
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EINDOUBT);
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EUNAVAIL);
-    expect_word(client, "refused");
-    assert_true(hf_test_redis_again(&redis, true));
+    expect_error_text(client, "refused");
+    assert_true(hf_test_redis_restart(&redis, true));
     (void)expect_a_lock(client, "k");
 }
 
@@ -230,7 +231,7 @@ static void a_closed_connection_raises_no_sigpipe(void **state)
     start(NULL);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)hf_fd(client); /* without threads, the client does not read the EOF */
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
         expect_ok(hf_acquire_start(client, hf_key_of("k"), NULL, &locks[i],
                                    NULL, NULL, &futures[i]));
@@ -258,8 +259,8 @@ static void killed_connections_are_reestablished(void **state)
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
                                &future));
     await_waiters("k", 1, future);
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE pubsub");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     expect_ok(hf_release(lock));
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
@@ -284,7 +285,7 @@ static void a_lost_grant_message_is_recovered_by_polling(void **state)
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
                                &future));
     await_waiters("k", 1, future);
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE pubsub");
     expect_ok(hf_release(lock)); /* the waiter has no subscription */
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
@@ -316,7 +317,7 @@ static void a_watch_receives_events_after_a_reconnect(void **state)
     (void)hf_fd(other);
     expect_ok(
         hf_watch_open(other, hf_key_of(""), NULL, count_event, &seen, &watch));
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE pubsub");
     (void)expect_a_lock(client, "k");
     while (seen.granted < 1 || seen.released < 1) {
         struct pollfd fd = {.fd = hf_fd(other), .events = POLLIN};
@@ -324,7 +325,7 @@ static void a_watch_receives_events_after_a_reconnect(void **state)
         (void)poll(&fd, 1, 1000);
         expect_ok(hf_process(other));
     }
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     (void)expect_a_lock(client, "k");
     while (seen.granted < 2 || seen.released < 2) {
         struct pollfd fd = {.fd = hf_fd(other), .events = POLLIN};
@@ -357,7 +358,7 @@ static void many_waiters_share_one_subscription(void **state)
                                    NULL, &futures[i]));
     }
     await_waiters("k19", 1, futures[WAITERS - 1]);
-    for (const char *at = hf_test_redis_say(&redis, "CLIENT LIST");
+    for (const char *at = hf_test_redis_command(&redis, "CLIENT LIST");
          (at = strstr(at, " sub=1")); at++)
         pubsub++;
 
@@ -376,7 +377,7 @@ static void *slow_command_main(void *command)
 {
     char text[160];
 
-    /* Run redis-cli, because hf_test_redis_say() is not thread-safe. */
+    /* Run redis-cli, because hf_test_redis_command() is not thread-safe. */
     (void)snprintf(text, sizeof(text), "redis-cli -s %s %s >/dev/null 2>&1",
                    redis.socket, (const char *)command);
     (void)!system(text); /* NOLINT(cert-env33-c): no untrusted input */
@@ -433,7 +434,7 @@ static void a_sleeping_server_keeps_the_queue_in_order(void **state)
     before = hf_lock_token(lock);
     /* Nobody drives the waiters' clients, so they send no heartbeats for two
      * seconds. */
-    (void)hf_test_redis_say(&redis, "DEBUG SLEEP 2");
+    (void)hf_test_redis_command(&redis, "DEBUG SLEEP 2");
     expect_ok(hf_release(lock));
     for (int i = 0; i < WAITERS; i++) {
         enum hf_err err = HF_ECANCELED;
@@ -459,14 +460,15 @@ static void a_busy_server_is_reported(void **state)
 
     (void)state;
     start(NULL);
-    (void)hf_test_redis_say(&redis, "CONFIG SET busy-reply-threshold 50");
+    (void)hf_test_redis_command(&redis, "CONFIG SET busy-reply-threshold 50");
     assert_int_equal(pthread_create(&thread, NULL, slow_command_main, command),
                      0);
-    while (strncmp(hf_test_redis_say(&redis, "GET x"), "(error) BUSY", 12) != 0)
+    while (strncmp(hf_test_redis_command(&redis, "GET x"), "(error) BUSY",
+                   12) != 0)
         (void)poll(NULL, 0, 10);
     expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
-    expect_word(client, "BUSY");
-    (void)hf_test_redis_say(&redis, "SCRIPT KILL");
+    expect_error_text(client, "BUSY");
+    (void)hf_test_redis_command(&redis, "SCRIPT KILL");
     (void)pthread_join(thread, NULL);
     (void)expect_a_lock(client, "k");
 }
@@ -475,18 +477,18 @@ static void a_loading_server_is_waited_for(void **state)
 {
     (void)state;
     start(on_disk);
-    (void)hf_test_redis_say(&redis, "DEBUG POPULATE 3000");
-    (void)hf_test_redis_say(&redis, "BGREWRITEAOF");
-    while (!strstr(hf_test_redis_say(&redis, "INFO persistence"),
+    (void)hf_test_redis_command(&redis, "DEBUG POPULATE 3000");
+    (void)hf_test_redis_command(&redis, "BGREWRITEAOF");
+    while (!strstr(hf_test_redis_command(&redis, "INFO persistence"),
                    "aof_rewrite_in_progress:0") ||
-           !strstr(hf_test_redis_say(&redis, "INFO persistence"),
+           !strstr(hf_test_redis_command(&redis, "INFO persistence"),
                    "aof_rewrite_scheduled:0"))
         (void)poll(NULL, 0, 10);
     hf_test_redis_kill(&redis);
     (void)strcpy(redis.options[4], "--key-load-delay");
     (void)strcpy(redis.options[5], "500");
-    assert_true(hf_test_redis_again(&redis, false));
-    while (!strncmp(hf_test_redis_say(&redis, "GET x"), "(lost)", 6))
+    assert_true(hf_test_redis_restart(&redis, false));
+    while (!strncmp(hf_test_redis_command(&redis, "GET x"), "(lost)", 6))
         (void)poll(NULL, 0, 5);
     /* Both an existing client and a new client get the lock. */
     (void)expect_a_lock(client, "k");
@@ -502,9 +504,9 @@ static void flushed_scripts_are_loaded_again(void **state)
     (void)state;
     start(NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
-    assert_string_equal(hf_test_redis_say(&redis, "SCRIPT FLUSH"), "OK");
+    assert_string_equal(hf_test_redis_command(&redis, "SCRIPT FLUSH"), "OK");
     expect_ok(hf_release(lock));
-    assert_string_equal(hf_test_redis_say(&redis, "SCRIPT FLUSH"), "OK");
+    assert_string_equal(hf_test_redis_command(&redis, "SCRIPT FLUSH"), "OK");
     (void)expect_a_lock(client, "k");
     hf_lock_free(lock);
 }
@@ -519,11 +521,11 @@ static void a_full_server_is_reported_and_releases_locks(void **state)
     (void)state;
     start(NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 1");
     expect_err(lock_until_answered(client, "l", &brief), HF_EUNAVAIL);
-    expect_word(client, "OOM");
+    expect_error_text(client, "OOM");
     expect_ok(hf_release(lock));
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 0");
     (void)expect_a_lock(client, "l");
     hf_lock_free(lock);
 }
@@ -536,13 +538,13 @@ static void a_changed_password_is_reported(void **state)
 
     (void)state;
     start(NULL);
-    (void)hf_test_redis_say(&redis, "CONFIG SET requirepass sesame");
+    (void)hf_test_redis_command(&redis, "CONFIG SET requirepass sesame");
     (void)strcpy(redis.options[0], "--requirepass");
     (void)strcpy(redis.options[1], "sesame");
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     (void)hf_acquire(client, hf_key_of("k"), &opts, &none);
     expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
-    expect_word(client, "NOAUTH");
+    expect_error_text(client, "NOAUTH");
 }
 
 static void a_key_of_another_type_is_reported(void **state)
@@ -552,12 +554,12 @@ static void a_key_of_another_type_is_reported(void **state)
 
     (void)state;
     start(NULL);
-    (void)hf_test_redis_say(&redis, "HSET k a b");
+    (void)hf_test_redis_command(&redis, "HSET k a b");
     expect_err(hf_acquire(client, hf_key_of("k"), NULL, &none), HF_EINVAL);
-    expect_word(client, "'k' holds a hash");
+    expect_error_text(client, "'k' holds a hash");
     expect_err(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                HF_EINVAL);
-    expect_word(client, "'k' holds a hash");
+    expect_error_text(client, "'k' holds a hash");
 }
 
 /* ---- Replicas -----------------------------------------------------------*/
@@ -569,7 +571,7 @@ static void start_replica(void)
 
     (void)snprintf(port, sizeof(port), "%d", redis.port);
     assert_true(hf_test_redis_start(&replica, options));
-    while (!strstr(hf_test_redis_say(&replica, "INFO replication"),
+    while (!strstr(hf_test_redis_command(&replica, "INFO replication"),
                    "master_link_status:up"))
         (void)poll(NULL, 0, 10);
 }
@@ -584,14 +586,15 @@ static void a_demoted_master_is_refused(void **state)
     start(NULL);
     start_replica();
     before = expect_a_lock(client, "k");
-    assert_string_equal(hf_test_redis_say(&redis, "FAILOVER"), "OK");
-    while (
-        !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
+    assert_string_equal(hf_test_redis_command(&redis, "FAILOVER"), "OK");
+    while (!strstr(hf_test_redis_command(&replica, "INFO replication"),
+                   "role:master"))
         (void)poll(NULL, 0, 10);
-    while (!strstr(hf_test_redis_say(&redis, "INFO replication"), "role:slave"))
+    while (!strstr(hf_test_redis_command(&redis, "INFO replication"),
+                   "role:slave"))
         (void)poll(NULL, 0, 10);
     expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
-    expect_word(client, "READONLY");
+    expect_error_text(client, "READONLY");
 
     new_client = hf_test_redis_open(&replica, NULL);
     assert_true(expect_a_lock(new_client, "k") > before);
@@ -640,11 +643,11 @@ static void a_promoted_replica_grants_locks(void **state)
     expect_err(hf_open(hf_test_redis_url(&replica, NULL, NULL), NULL, &none),
                HF_EUNAVAIL);
     sentinel = start_sentinel();
-    while (!strstr(hf_test_redis_say(&replica, "CLIENT LIST"), "sentinel"))
+    while (!strstr(hf_test_redis_command(&replica, "CLIENT LIST"), "sentinel"))
         (void)poll(NULL, 0, 20); /* until the sentinel knows the replica */
     hf_test_redis_kill(&redis);
-    while (
-        !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
+    while (!strstr(hf_test_redis_command(&replica, "INFO replication"),
+                   "role:master"))
         (void)poll(NULL, 0, 20);
 
     new_client = hf_test_redis_open(&replica, NULL);
@@ -710,7 +713,8 @@ static void a_granted_waiter_waits_for_the_replicas(void **state)
     (void)snprintf(token, sizeof(token), "hf1 %llu ",
                    (unsigned long long)hf_lock_token(next));
     assert_int_equal(
-        strncmp(hf_test_redis_say(&replica, "GET k"), token, strlen(token)), 0);
+        strncmp(hf_test_redis_command(&replica, "GET k"), token, strlen(token)),
+        0);
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);

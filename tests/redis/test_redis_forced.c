@@ -35,7 +35,8 @@ static void await_loss(const struct hf_lock *lock)
 
 static void await_subscription(void)
 {
-    while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1"))
+    while (
+        !strstr(hf_test_redis_command(&redis, "PUBSUB NUMSUB hf:forced"), "1"))
         usleep(1000);
 }
 
@@ -69,7 +70,7 @@ static void a_holder_checks_its_locks_when_it_resubscribes(void **state)
 
     (void)state;
     await_subscription();
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE pubsub");
     force_now(lock);
     await_loss(lock);
     hf_lock_free(lock);
@@ -81,8 +82,8 @@ static void a_user_who_may_not_publish_can_break_locks(void **state)
     struct hf_client *operator= NULL;
 
     (void)state;
-    (void)hf_test_redis_say(&redis,
-                            "ACL SETUSER op on >pw ~* resetchannels +@all");
+    (void)hf_test_redis_command(&redis,
+                                "ACL SETUSER op on >pw ~* resetchannels +@all");
     expect_ok(
         hf_open(hf_test_redis_url(&redis, "op:pw@", NULL), NULL, &operator));
     expect_ok(hf_force(operator, hf_key_of("k"), hf_lock_token(lock), true));
@@ -111,7 +112,7 @@ static void count_report(struct hf_host *host, uint64_t token)
 /* Wait until the server has written all messages to the socket. */
 static void await_delivery(void)
 {
-    while (!strstr(hf_test_redis_say(&redis, "CLIENT LIST TYPE pubsub"),
+    while (!strstr(hf_test_redis_command(&redis, "CLIENT LIST TYPE pubsub"),
                    " omem=0 "))
         usleep(1000);
 }
@@ -129,13 +130,14 @@ static void a_flood_of_reports_is_read_in_parts(void **state)
     opts.renew = true;
     assert_true(hf_fd(driven) >= 0); /* now the test drives the client */
     expect_ok(hf_lock_new(driven, hf_key_of("d"), &opts, &lock));
-    while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1") ||
+    while (!strstr(hf_test_redis_command(&redis, "PUBSUB NUMSUB hf:forced"),
+                   "1") ||
            hf_lock_state(lock) != HF_LOCK_HELD)
         expect_ok(hf_process(driven));
     counting_ops = *ops;
     counting_ops.recheck = count_report;
     driven->host.ops = &counting_ops;
-    (void)hf_test_redis_say(&redis, "EVAL %s 0", publish_many);
+    (void)hf_test_redis_command(&redis, "EVAL %s 0", publish_many);
     await_delivery();
     expect_ok(hf_process(driven));
     assert_in_range(reports, 1, REPORTS - 1);

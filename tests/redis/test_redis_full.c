@@ -34,9 +34,9 @@ static int tear_down(void **state)
 
 static void fill_server(void)
 {
-    assert_string_equal(hf_test_redis_say(&redis, "CONFIG SET maxmemory 1"),
+    assert_string_equal(hf_test_redis_command(&redis, "CONFIG SET maxmemory 1"),
                         "OK");
-    assert_non_null(strstr(hf_test_redis_say(&redis, "SET x y"), "OOM"));
+    assert_non_null(strstr(hf_test_redis_command(&redis, "SET x y"), "OOM"));
 }
 
 static struct hf_future *start_waiter(struct hf_lock **lock)
@@ -47,7 +47,7 @@ static struct hf_future *start_waiter(struct hf_lock **lock)
 
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, lock, NULL, NULL,
                                &future));
-    while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:k"), "1") != 0)
+    while (strcmp(hf_test_redis_command(&redis, "ZCARD hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 10, &err);
     return future;
 }
@@ -89,7 +89,7 @@ static void a_full_server_lets_a_waiter_withdraw(void **state)
     (void)state;
     fill_server();
     hf_future_cancel(future);
-    while (strcmp(hf_test_redis_say(&redis, "EXISTS hf:q:k"), "0") != 0)
+    while (strcmp(hf_test_redis_command(&redis, "EXISTS hf:q:k"), "0") != 0)
         (void)hf_process(other);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -102,7 +102,7 @@ static void a_full_server_breaks_a_lock(void **state)
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(held), false));
     expect_err(hf_renew(held, 700000), HF_EFORCED);
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(held), true));
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS k"), "0");
 }
 
 static void a_full_server_releases_a_watched_lock(void **state)
@@ -111,7 +111,8 @@ static void a_full_server_releases_a_watched_lock(void **state)
 
     (void)state;
     expect_err(hf_wait_free(other, hf_key_of("k"), 10, NULL), HF_ETIMEDOUT);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:watched"), "1");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS hf:watched"),
+                        "1");
     fill_server();
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
@@ -139,10 +140,10 @@ static void a_full_server_refuses_a_new_lock(void **state)
     (void)state;
     fill_server();
     expect_err(lock_by_other("l", &opts), HF_EUNAVAIL);
-    expect_word(other, "OOM");
+    expect_error_text(other, "OOM");
     opts.wait_ms = 100;
     expect_err(lock_by_other("k", &opts), HF_EUNAVAIL);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:q:k"), "0");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS hf:q:k"), "0");
 }
 
 static void a_full_server_accepts_a_new_client(void **state)

@@ -43,16 +43,16 @@ static void expect_no_late_lock(int connections_between)
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_ECANCELED;
 
-    hf_test_proxy_keep(&proxy);
+    hf_test_proxy_hold_back(&proxy);
     expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &lock, NULL, NULL,
                                &future));
-    hf_test_proxy_lose(&proxy, connections_between);
+    hf_test_proxy_drop_client(&proxy, connections_between);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     expect_ok(hf_release(lock));
 
-    assert_false(hf_test_proxy_say(&proxy));
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+    assert_false(hf_test_proxy_deliver(&proxy));
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS k"), "0");
     hf_future_free(future);
     hf_lock_free(lock);
 }
@@ -89,9 +89,9 @@ static enum hf_err unlock_twice(struct hf_lock *lock)
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
 
-    hf_test_proxy_keep(&proxy);
+    hf_test_proxy_hold_back(&proxy);
     expect_ok(hf_release_start(lock, NULL, NULL, &future));
-    hf_test_proxy_lose(&proxy, 0);
+    hf_test_proxy_drop_client(&proxy, 0);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     hf_future_free(future);
     hf_lock_free(lock);
@@ -102,7 +102,7 @@ static void a_repeated_unlock_releases_the_lock(void **state)
 {
     (void)state;
     expect_ok(unlock_twice(take_lock("k")));
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS k"), "0");
 }
 
 static void a_repeated_unlock_reports_a_broken_lock(void **state)
@@ -135,7 +135,7 @@ static void a_repeated_unlock_of_a_missing_lock_is_in_doubt(void **state)
     struct hf_lock *lock = take_lock("k");
 
     (void)state;
-    assert_string_equal(hf_test_redis_say(&redis, "FLUSHALL"), "OK");
+    assert_string_equal(hf_test_redis_command(&redis, "FLUSHALL"), "OK");
     expect_err(unlock_twice(lock), HF_EINDOUBT);
 }
 
@@ -146,9 +146,9 @@ static void an_unlock_without_a_reply_is_in_doubt(void **state)
     struct hf_lock *lock = take_lock("k");
 
     (void)state;
-    hf_test_proxy_deafen(&proxy);
+    hf_test_proxy_drop_replies(&proxy);
     expect_err(hf_release(lock), HF_EINDOUBT);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS k"), "0");
     hf_lock_free(lock);
 }
 
@@ -159,7 +159,7 @@ static void an_update_without_a_reply_is_applied_once(void **state)
     struct hf_info info;
 
     (void)state;
-    hf_test_proxy_deafen(&proxy);
+    hf_test_proxy_drop_replies(&proxy);
     expect_ok(hf_update(lock, &empty, hf_bytes_of("b")));
     expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_int_equal(info.value.size, 1);

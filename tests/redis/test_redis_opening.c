@@ -70,7 +70,8 @@ static void a_password_is_required_and_never_shown(void **state)
                    "WRONGPASS");
     expect_a_lock(hf_test_redis_url(&redis, ":sesame@", NULL));
     assert_string_equal(
-        hf_test_redis_say(&redis, "ACL SETUSER eve on >sec%%40ret ~* &* +@all"),
+        hf_test_redis_command(&redis,
+                              "ACL SETUSER eve on >sec%%40ret ~* &* +@all"),
         "OK");
     expect_a_lock(hf_test_redis_url(&redis, "eve:sec%2540ret@", NULL));
 }
@@ -85,10 +86,11 @@ static void a_missing_permission_is_reported(void **state)
 
     (void)state;
     start(NULL);
-    (void)hf_test_redis_say(&redis, "ACL SETUSER eve on >sesame ~k* &* +@all");
+    (void)hf_test_redis_command(&redis,
+                                "ACL SETUSER eve on >sesame ~k* &* +@all");
     expect_refusal(hf_test_redis_url(&redis, "eve:sesame@", NULL), HF_EDENIED,
                    "NOPERM");
-    (void)hf_test_redis_say(
+    (void)hf_test_redis_command(
         &redis, "ACL SETUSER eve on >sesame ~k* ~hf:* &* +@all -config -del");
     expect_ok(
         hf_open(hf_test_redis_url(&redis, "eve:sesame@", NULL), NULL, &client));
@@ -109,17 +111,19 @@ static void an_eviction_policy_is_refused(void **state)
 
     (void)state;
     start(NULL);
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 100mb");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 100mb");
     for (size_t i = 0; i < HF_TEST_COUNT(policies); i++) {
-        (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy %s",
-                                policies[i]);
+        (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory-policy %s",
+                                    policies[i]);
         expect_refusal(hf_test_redis_url(&redis, NULL, NULL), HF_EUNSUPPORTED,
                        policies[i]);
     }
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy noeviction");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET maxmemory-policy noeviction");
     expect_a_lock(hf_test_redis_url(&redis, NULL, NULL));
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy allkeys-lru");
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET maxmemory-policy allkeys-lru");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 0");
     expect_a_lock(hf_test_redis_url(&redis, NULL, NULL));
 }
 
@@ -264,7 +268,7 @@ static void durable_is_reported_if_every_write_is_on_disk(void **state)
     assert_false(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     assert_false(hf_caps(client) & HF_CAP_STEADY);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    (void)hf_test_redis_say(&redis, "CONFIG SET appendfsync always");
+    (void)hf_test_redis_command(&redis, "CONFIG SET appendfsync always");
     expect_refusal(hf_test_redis_url(&redis, NULL, "?require=failover-safe"),
                    HF_EUNSUPPORTED, "failover-safe");
     client = hf_test_redis_open(&redis, "?require=durable,fence,fifo,push");

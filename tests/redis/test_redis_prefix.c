@@ -52,7 +52,8 @@ static void two_prefixes_hold_the_same_key(void **state)
     open_both();
     of_red = take_lock(red, 0);
     of_blue = take_lock(blue, 0);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS red:k blue:k"), "2");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS red:k blue:k"),
+                        "2");
     expect_ok(hf_renew(of_red, 0));
     expect_ok(hf_release(of_red));
     expect_ok(hf_release(of_blue));
@@ -77,10 +78,11 @@ static void all_names_begin_with_the_prefix(void **state)
     expect_err(hf_wait_free(other, hf_key_of("k"), 20, NULL), HF_ETIMEDOUT);
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
                                &future));
-    while (strcmp(hf_test_redis_say(&redis, "ZCARD red:hf:q:k"), "1") != 0)
+    while (strcmp(hf_test_redis_command(&redis, "ZCARD red:hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 10, &err);
-    assert_string_equal(hf_test_redis_say(&redis, "KEYS hf:*"), "");
-    assert_string_equal(hf_test_redis_say(&redis, "PUBSUB CHANNELS hf:*"), "");
+    assert_string_equal(hf_test_redis_command(&redis, "KEYS hf:*"), "");
+    assert_string_equal(hf_test_redis_command(&redis, "PUBSUB CHANNELS hf:*"),
+                        "");
     expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
@@ -140,7 +142,7 @@ static void an_acl_confines_a_tenant(void **state)
     const char *url;
 
     (void)state;
-    (void)hf_test_redis_say(
+    (void)hf_test_redis_command(
         &redis,
         "ACL SETUSER tenant on >secret ~red:* resetchannels &red:* "
         "+@all -@admin -@dangerous +info +client|kill +client|id +config|get");
@@ -151,7 +153,7 @@ static void an_acl_confines_a_tenant(void **state)
     expect_err(hf_wait_free(other, hf_key_of("k"), 20, NULL), HF_ETIMEDOUT);
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
                                &future));
-    while (strcmp(hf_test_redis_say(&redis, "ZCARD red:hf:q:k"), "1") != 0)
+    while (strcmp(hf_test_redis_command(&redis, "ZCARD red:hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 10, &err);
     expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));

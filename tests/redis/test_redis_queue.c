@@ -25,7 +25,7 @@
 
 static long query_number(const char *command)
 {
-    return strtol(hf_test_redis_say(&redis, command), NULL, 10);
+    return strtol(hf_test_redis_command(&redis, command), NULL, 10);
 }
 
 static void await_waiters(long count)
@@ -54,7 +54,7 @@ static long silence_ms(unsigned position)
     (void)snprintf(command, sizeof(command), "ZRANGE hf:q:k %u %u", position,
                    position);
     (void)snprintf(waiter, sizeof(waiter), "%s",
-                   hf_test_redis_say(&redis, command));
+                   hf_test_redis_command(&redis, command));
     (void)snprintf(command, sizeof(command), "PTTL hf:c:%s", waiter + 32);
     return 30000 - query_number(command);
 }
@@ -114,11 +114,11 @@ static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
     await_waiters(1);
     (void)kill(pid, SIGSTOP);
     (void)snprintf(waiter, sizeof(waiter), "%s",
-                   hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
+                   hf_test_redis_command(&redis, "ZRANGE hf:q:k 0 0"));
     /* Pretend that the waiter's interval is 3 s, and that its last heartbeat
      * was 10 s ago. */
-    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
-                            "1 3000 1");
+    (void)hf_test_redis_command(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
+                                "1 3000 1");
     expect_ok(hf_release(held));
     assert_int_equal(query_number("EXISTS k"), 0);
     opts.wait_ms = 1000;
@@ -138,8 +138,8 @@ static void many_dead_waiters_are_dropped_in_steps(void **state)
 
     (void)state;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
-    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
-                            DEAD, "0123456789abcdef");
+    (void)hf_test_redis_command(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s",
+                                FILL_QUEUE, DEAD, "0123456789abcdef");
     assert_int_equal(query_number("ZCARD hf:q:k"), DEAD);
     expect_ok(hf_release(held));
     assert_in_range(query_number("ZCARD hf:q:k"), DEAD - 2 * STEP, DEAD - 1);
@@ -152,8 +152,8 @@ static void many_dead_waiters_are_dropped_in_steps(void **state)
 /* Copy the client id of the waiter at `position`, counted from 0. */
 static void copy_client_id(unsigned position, char id[17])
 {
-    const char *waiter =
-        hf_test_redis_say(&redis, "ZRANGE hf:q:k %u %u", position, position);
+    const char *waiter = hf_test_redis_command(&redis, "ZRANGE hf:q:k %u %u",
+                                               position, position);
 
     (void)snprintf(id, 17, "%s", waiter + 32);
 }
@@ -187,9 +187,9 @@ static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 
     expect_err(hf_acquire(client, hf_key_of("x"), opts, &lock), HF_ETIMEDOUT);
     (void)snprintf(own, sizeof(own), "%s",
-                   hf_test_redis_say(&redis, "KEYS hf:c:*"));
-    (void)hf_test_redis_say(&redis, "SET %s %s PX %ld", own, "1 500 1",
-                            left_ms);
+                   hf_test_redis_command(&redis, "KEYS hf:c:*"));
+    (void)hf_test_redis_command(&redis, "SET %s %s PX %ld", own, "1 500 1",
+                                left_ms);
 }
 
 /* The first waiter is silent. The second waiter is alive, but its heartbeats
@@ -211,12 +211,12 @@ static void a_late_client_does_not_pass_a_live_waiter(void **state)
         pids[i] = start_stopped_waiter(i + 1);
     copy_client_id(0, first);
     copy_client_id(1, second);
-    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", first, "1 9000 1");
-    (void)hf_test_redis_say(&redis, "EVAL %s 1 hf:c:%s",
-                            "local now = redis.call('TIME')[1] .. '000' "
-                            "redis.call('SET', KEYS[1], '1 9000 ' .. now, "
-                            "'PX', 30000)",
-                            second);
+    (void)hf_test_redis_command(&redis, "SET hf:c:%s %s", first, "1 9000 1");
+    (void)hf_test_redis_command(&redis, "EVAL %s 1 hf:c:%s",
+                                "local now = redis.call('TIME')[1] .. '000' "
+                                "redis.call('SET', KEYS[1], '1 9000 ' .. now, "
+                                "'PX', 30000)",
+                                second);
     expect_ok(hf_release(held[1]));
     opts.wait_ms = 0;
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_EBUSY);
@@ -244,7 +244,7 @@ static void a_client_that_was_silent_does_not_pass_a_waiter(void **state)
     pretend_to_be_steady(&opts, 20000);
     pid = start_stopped_waiter(1);
     copy_client_id(0, id);
-    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
+    (void)hf_test_redis_command(&redis, "SET hf:c:%s %s", id, "1 500 1");
     expect_ok(hf_release(held[1]));
     opts.wait_ms = 0;
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_EBUSY);
@@ -267,9 +267,9 @@ static void many_silent_waiters_do_not_block_a_live_one(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     pid = start_stopped_waiter(1);
     copy_client_id(0, id);
-    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
-                            3 * STEP, id);
-    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
+    (void)hf_test_redis_command(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s",
+                                FILL_QUEUE, 3 * STEP, id);
+    (void)hf_test_redis_command(&redis, "SET hf:c:%s %s", id, "1 500 1");
     expect_ok(hf_release(held));
     opts.wait_ms = 30000;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
@@ -300,10 +300,10 @@ static void a_pattern_subscriber_does_not_count_as_the_client(void **state)
     }
     while (query_number("PUBSUB NUMPAT") == 0)
         (void)poll(NULL, 0, 2);
-    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k 1 %s", FILL_QUEUE,
-                            "0123456789abcdef");
-    (void)hf_test_redis_say(&redis, "SET hf:c:0123456789abcdef %s PX 30000",
-                            "1 9000 1");
+    (void)hf_test_redis_command(&redis, "EVAL %s 2 hf:q:k hf:w:k 1 %s",
+                                FILL_QUEUE, "0123456789abcdef");
+    (void)hf_test_redis_command(&redis, "SET hf:c:0123456789abcdef %s PX 30000",
+                                "1 9000 1");
     expect_ok(hf_release(held));
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
 
@@ -323,10 +323,11 @@ static void many_unsubscribed_waiters_do_not_block_a_live_one(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    (void)hf_test_redis_say(&redis, "SET hf:c:" UNSUBSCRIBED " %s PX 30000",
-                            "1 10000 1");
-    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d " UNSUBSCRIBED,
-                            FILL_QUEUE, UNSUBSCRIBED_WAITERS);
+    (void)hf_test_redis_command(&redis, "SET hf:c:" UNSUBSCRIBED " %s PX 30000",
+                                "1 10000 1");
+    (void)hf_test_redis_command(&redis,
+                                "EVAL %s 2 hf:q:k hf:w:k %d " UNSUBSCRIBED,
+                                FILL_QUEUE, UNSUBSCRIBED_WAITERS);
     assert_int_equal(query_number("ZCARD hf:q:k"), UNSUBSCRIBED_WAITERS);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_in_range(query_number("ZCARD hf:q:k"), 100, STEP);
@@ -336,7 +337,7 @@ static void many_unsubscribed_waiters_do_not_block_a_live_one(void **state)
 static long count_of(const char *section, const char *name)
 {
     const char *found =
-        strstr(hf_test_redis_say(&redis, "INFO %s", section), name);
+        strstr(hf_test_redis_command(&redis, "INFO %s", section), name);
 
     return found ? strtol(found + strlen(name), NULL, 10) : 0;
 }
@@ -411,7 +412,7 @@ static void dropping_watched_waiters_reads_one_claim(void **state)
     expect_ok(hf_watch_open(client, hf_key_of("k"), NULL, count_withdrawn, NULL,
                             &watch));
     expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &held));
-    (void)hf_test_redis_say(
+    (void)hf_test_redis_command(
         &redis, "EVAL %s 2 hf:q:k hf:w:k",
         "for i = 1, 300 do local nonce = string.format('%032d', i) "
         "redis.call('ZADD', KEYS[1], i, nonce .. 'dead') "
@@ -445,7 +446,7 @@ static void all_waiters_of_a_client_share_one_heartbeat(void **state)
     }
     while (query_number("EXISTS hf:q:a hf:q:b hf:q:c hf:q:d") != 4)
         (void)hf_future_wait(futures[0], 10, &err);
-    assert_int_equal(strlen(hf_test_redis_say(&redis, "KEYS hf:c:*")),
+    assert_int_equal(strlen(hf_test_redis_command(&redis, "KEYS hf:c:*")),
                      strlen("hf:c:") + 16);
     for (unsigned i = 0; i < 4; i++) {
         expect_ok(hf_release(held[i]));

@@ -76,11 +76,11 @@ static void nothing_is_granted_within_the_grace_period(void **state)
     start(NULL, NULL);
     expect_ok(take(client, 3000, 0, &lock));
     hf_test_redis_kill(&redis);
-    assert_true(hf_test_redis_again(&redis, true));
+    assert_true(hf_test_redis_restart(&redis, true));
 
     other = hf_test_redis_open(&redis, "?grace=4s");
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &next), HF_EUNAVAIL);
-    expect_word(other, "grace");
+    expect_error_text(other, "grace");
     expect_ok(take(other, 3000, 0, &next));
     assert_false(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
@@ -95,7 +95,7 @@ static void a_lease_longer_than_the_grace_period_is_refused(void **state)
     (void)state;
     start(NULL, "?grace=2s");
     expect_err(take(client, 2000, 0, &lock), HF_EINVAL);
-    expect_word(client, "grace");
+    expect_error_text(client, "grace");
     expect_ok(take(client, 1000, 0, &lock));
     expect_err(hf_renew(lock, 10000), HF_EINVAL);
     expect_ok(hf_release(lock));
@@ -150,7 +150,8 @@ static void durable_is_not_reported_if_a_rewrite_stops_fsync(void **state)
     (void)state;
     start(on_disk, NULL);
     assert_true(hf_caps(client) & HF_CAP_DURABLE);
-    (void)hf_test_redis_say(&redis, "CONFIG SET no-appendfsync-on-rewrite yes");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET no-appendfsync-on-rewrite yes");
     expect_refused_open(hf_test_redis_url(&redis, NULL, "?require=durable"),
                         "durable");
     other = hf_test_redis_open(&redis, NULL);
@@ -164,10 +165,10 @@ static void a_new_connection_reads_the_configuration_again(void **state)
     (void)state;
     start(on_disk, "?require=durable");
     (void)expect_a_lock(client);
-    (void)hf_test_redis_say(&redis, "CONFIG SET appendonly no");
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal");
+    (void)hf_test_redis_command(&redis, "CONFIG SET appendonly no");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal");
     expect_err(take(client, 10000, 0, &lock), HF_EUNSUPPORTED);
-    expect_word(client, "durable");
+    expect_error_text(client, "durable");
 }
 
 /* Take and release a lock until the result is `wanted`. */
@@ -195,13 +196,15 @@ static void a_changed_eviction_policy_is_noticed(void **state)
     start(NULL, NULL);
     other = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(other, hf_key_of("held"), NULL, &lock));
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 100mb");
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy volatile-lru");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 100mb");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET maxmemory-policy volatile-lru");
     await_answer(HF_EUNSUPPORTED);
-    expect_word(client, "volatile-lru");
+    expect_error_text(client, "volatile-lru");
     expect_ok(hf_renew(lock, 0));
     expect_ok(hf_release(lock));
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy noeviction");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET maxmemory-policy noeviction");
     await_answer(HF_OK);
     hf_lock_free(lock);
 }
@@ -210,8 +213,9 @@ static void unsafe_accepts_eviction_with_fewer_capabilities(void **state)
 {
     (void)state;
     start(NULL, NULL);
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 100mb");
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy allkeys-lru");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 100mb");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET maxmemory-policy allkeys-lru");
     expect_refused_open(hf_test_redis_url(&redis, NULL, NULL), "?unsafe=1");
     expect_refused_open(
         hf_test_redis_url(&redis, NULL, "?unsafe=1&require=fence"), "fence");
@@ -242,22 +246,22 @@ static void a_full_server_accepts_connections(void **state)
     start(NULL, NULL);
     expect_ok(take(client, 60000, 0, &lock));
     token = hf_lock_token(lock);
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 1");
     other = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held && info.token == token);
     hf_info_fini(&info);
     expect_ok(hf_list(other, hf_key_of(""), count_one, &count));
     assert_int_equal(count, 1);
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal");
     expect_ok(hf_release(lock));
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_false(info.held);
     hf_info_fini(&info);
     expect_err(hf_acquire(other, hf_key_of("l"), &opts, &none), HF_EUNAVAIL);
-    expect_word(other, "OOM");
+    expect_error_text(other, "OOM");
 
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 0");
     assert_true(expect_a_lock(other) > token);
     hf_lock_free(lock);
 }
@@ -267,7 +271,8 @@ static void a_full_server_accepts_connections(void **state)
 static long long bytes_received(void)
 {
     static const char name[] = "total_net_input_bytes:";
-    const char *line = strstr(hf_test_redis_say(&redis, "INFO stats"), name);
+    const char *line =
+        strstr(hf_test_redis_command(&redis, "INFO stats"), name);
 
     assert_non_null(line);
     return strtoll(line + strlen(name), NULL, 10);
@@ -285,10 +290,10 @@ static void a_loaded_script_is_not_sent_again(void **state)
     (void)expect_a_lock(other);
     assert_true(bytes_received() - before < 5000);
 
-    (void)hf_test_redis_say(&redis, "SCRIPT FLUSH");
+    (void)hf_test_redis_command(&redis, "SCRIPT FLUSH");
     (void)expect_a_lock(other);
-    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal");
-    (void)hf_test_redis_say(&redis, "SCRIPT FLUSH");
+    (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal");
+    (void)hf_test_redis_command(&redis, "SCRIPT FLUSH");
     (void)expect_a_lock(other);
 }
 
@@ -297,7 +302,7 @@ static void connections_have_a_client_name(void **state)
     (void)state;
     start(NULL, NULL);
     assert_non_null(
-        strstr(hf_test_redis_say(&redis, "CLIENT LIST"), "name=holdfast:"));
+        strstr(hf_test_redis_command(&redis, "CLIENT LIST"), "name=holdfast:"));
 }
 
 /* Redis 6 wraps the error of a command inside a script in another text. */
@@ -309,15 +314,15 @@ static void script_errors_of_redis_6_are_understood(void **state)
     (void)state;
     assert_int_equal(setenv("HF_TEST_REDIS", "6.2", 1), 0);
     start(NULL, NULL);
-    (void)hf_test_redis_say(&redis, "LPUSH k x");
+    (void)hf_test_redis_command(&redis, "LPUSH k x");
     expect_err(take(client, 60000, 0, &none), HF_EINVAL);
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 1");
     expect_err(hf_acquire(client, hf_key_of("l"), &opts, &none), HF_EUNAVAIL);
-    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
-    (void)hf_test_redis_say(&redis, "REPLICAOF 127.0.0.1 1");
+    (void)hf_test_redis_command(&redis, "CONFIG SET maxmemory 0");
+    (void)hf_test_redis_command(&redis, "REPLICAOF 127.0.0.1 1");
     expect_err(hf_acquire(client, hf_key_of("l"), &opts, &none), HF_EUNAVAIL);
-    (void)hf_test_redis_say(&redis, "REPLICAOF NO ONE");
-    (void)hf_test_redis_say(&redis, "DEL k");
+    (void)hf_test_redis_command(&redis, "REPLICAOF NO ONE");
+    (void)hf_test_redis_command(&redis, "DEL k");
     (void)expect_a_lock(client);
 }
 

@@ -113,7 +113,7 @@ static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
     hf_info_fini(&info);
     opts.wait_ms = 0;
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EBUSY);
-    expect_word(client, "without expiry");
+    expect_error_text(client, "without expiry");
     expect_err(hf_force(client, hf_key_of("k"), 1, true), HF_ENOTOWNER);
     assert_string_equal(cli("GET k"), "mine");
 }

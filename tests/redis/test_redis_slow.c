@@ -28,7 +28,7 @@ static long count_scripts(void)
 {
     static const char name[] = "cmdstat_evalsha:calls=";
     const char *line =
-        strstr(hf_test_redis_say(&redis, "INFO commandstats"), name);
+        strstr(hf_test_redis_command(&redis, "INFO commandstats"), name);
 
     return line ? strtol(line + strlen(name), NULL, 10) : 0;
 }
@@ -79,7 +79,8 @@ static bool count_one(const struct hf_info *info, void *arg)
 static long long bytes_sent(void)
 {
     static const char name[] = "total_net_output_bytes:";
-    const char *line = strstr(hf_test_redis_say(&redis, "INFO stats"), name);
+    const char *line =
+        strstr(hf_test_redis_command(&redis, "INFO stats"), name);
 
     assert_non_null(line);
     return strtoll(line + strlen(name), NULL, 10);
@@ -94,7 +95,7 @@ static void a_list_fetches_only_locks(void **state)
 
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
-    (void)hf_test_redis_say(&redis, "DEBUG POPULATE 200000 foreign 100");
+    (void)hf_test_redis_command(&redis, "DEBUG POPULATE 200000 foreign 100");
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("lock"), &opts, &lock));
     before = bytes_sent();
@@ -116,7 +117,7 @@ static void a_list_continues_while_it_makes_progress(void **state)
 
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
-    (void)hf_test_redis_say(&redis, "DEBUG POPULATE 60000 foreign 8");
+    (void)hf_test_redis_command(&redis, "DEBUG POPULATE 60000 foreign 8");
     assert_true(hf_test_delay_start(redis.port, 150, &port) > 0);
     (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
     expect_ok(hf_open(url, NULL, &client));

@@ -61,7 +61,7 @@ static void lock_and_unlock(const char *key, unsigned count)
 
 static long count_recorded(void)
 {
-    return strtol(hf_test_redis_say(&redis, "XLEN hf:events"), NULL, 10);
+    return strtol(hf_test_redis_command(&redis, "XLEN hf:events"), NULL, 10);
 }
 
 static void expect_recorded(long before, long most)
@@ -87,7 +87,7 @@ static void unwatched_keys_are_not_recorded(void **state)
     lock_and_unlock("other", PAIRS);
     lock_and_unlock("exact/not", PAIRS);
     expect_recorded(before, 0);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:held"), "0");
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS hf:held"), "0");
 
     lock_and_unlock("w/1", PAIRS);
     expect_recorded(before + (long)2 * PAIRS, 0);
@@ -108,7 +108,7 @@ static void registrations_expire(void **state)
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     for (unsigned i = 0; i < 3; i++) {
-        const char *left = hf_test_redis_say(&redis, "PTTL %s", keys[i]);
+        const char *left = hf_test_redis_command(&redis, "PTTL %s", keys[i]);
 
         assert_in_range(strtol(left, NULL, 10), 1, 10000);
     }
@@ -125,7 +125,7 @@ static void unrecorded_events_are_reported_as_dropped(void **state)
     (void)state;
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
-    (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
+    (void)hf_test_redis_command(&redis, "DEL hf:watched hf:prefixes hf:until");
     lock_and_unlock("w/1", 1);
     while (seen.dropped == 0)
         (void)poll(NULL, 0, 5);
@@ -169,11 +169,12 @@ static void a_prefix_stays_watched_when_the_same_key_is_not(void **state)
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w"), NULL, on_event, &seen, &watch));
     expect_err(hf_wait_held(watcher, hf_key_of("w"), 10, &info), HF_ETIMEDOUT);
-    (void)hf_test_redis_say(&redis, "ZADD hf:until 1 =w"); /* due now */
-    while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched =w"), "0") != 0)
+    (void)hf_test_redis_command(&redis, "ZADD hf:until 1 =w"); /* due now */
+    while (strcmp(hf_test_redis_command(&redis, "HEXISTS hf:watched =w"),
+                  "0") != 0)
         expect_err(hf_wait_held(watcher, hf_key_of("x"), 10, &info),
                    HF_ETIMEDOUT);
-    assert_string_equal(hf_test_redis_say(&redis, "HEXISTS hf:prefixes 1"),
+    assert_string_equal(hf_test_redis_command(&redis, "HEXISTS hf:prefixes 1"),
                         "1");
     lock_and_unlock("w1", 1);
     while (seen.events < 2)
@@ -195,7 +196,7 @@ static void many_prefixes_can_be_watched(void **state)
         expect_ok(hf_watch_open(watcher, hf_key_of(prefix), NULL, on_event,
                                 &seen, &watches[i]));
     }
-    assert_string_equal(hf_test_redis_say(&redis, "HGETALL hf:prefixes"),
+    assert_string_equal(hf_test_redis_command(&redis, "HGETALL hf:prefixes"),
                         "5\n300");
     lock_and_unlock("w123/x", 1);
     while (seen.events < 2)
@@ -214,7 +215,7 @@ static long longest_command(void)
         "most = math.max(most, #words + (more and more - 1 or 0)) end "
         "return most";
 
-    return strtol(hf_test_redis_say(&redis, "EVAL %s 0", script), NULL, 10);
+    return strtol(hf_test_redis_command(&redis, "EVAL %s 0", script), NULL, 10);
 }
 
 /* One script registers at most 256 watches, because a script blocks the
@@ -225,20 +226,21 @@ static void many_waits_are_registered_in_parts(void **state)
     char key[32];
 
     (void)state;
-    (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-max-len 10000");
-    (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than 0");
+    (void)hf_test_redis_command(&redis, "CONFIG SET slowlog-max-len 10000");
+    (void)hf_test_redis_command(&redis, "CONFIG SET slowlog-log-slower-than 0");
     for (unsigned i = 0; i < WAITS; i++) {
         (void)snprintf(key, sizeof(key), "w%u", i);
         expect_ok(hf_wait_held_start(watcher, hf_key_of(key), HF_FOREVER, NULL,
                                      NULL, NULL, &futures[i]));
     }
-    while (strcmp(hf_test_redis_say(&redis, "HLEN hf:watched"), "700") != 0)
+    while (strcmp(hf_test_redis_command(&redis, "HLEN hf:watched"), "700") != 0)
         expect_err(hf_future_wait(futures[0], 10, NULL), HF_ETIMEDOUT);
-    (void)hf_test_redis_say(&redis, "SLOWLOG RESET");
+    (void)hf_test_redis_command(&redis, "SLOWLOG RESET");
     while (longest_command() < 200) /* until the next round of registrations */
         expect_err(hf_future_wait(futures[0], 100, NULL), HF_ETIMEDOUT);
     assert_in_range(longest_command(), 200, 300);
-    (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than -1");
+    (void)hf_test_redis_command(&redis,
+                                "CONFIG SET slowlog-log-slower-than -1");
     lock_and_unlock("w0", 1);
     lock_and_unlock("w699", 1);
     expect_ok(hf_future_wait(futures[0], HF_FOREVER, NULL));
@@ -257,8 +259,9 @@ static void a_lost_registration_is_renewed(void **state)
     (void)state;
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w"), NULL, on_event, &seen, &watch));
-    (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
-    while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched ^w"), "1") != 0)
+    (void)hf_test_redis_command(&redis, "DEL hf:watched hf:prefixes hf:until");
+    while (strcmp(hf_test_redis_command(&redis, "HEXISTS hf:watched ^w"),
+                  "1") != 0)
         (void)poll(NULL, 0, 10);
     lock_and_unlock("w1", 1);
     while (seen.events < 2)
@@ -279,11 +282,11 @@ static void an_expiry_is_reported_if_a_plain_client_takes_the_key(void **state)
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     expect_ok(hf_acquire(client, hf_key_of("w/1"), NULL, &lock));
-    (void)hf_test_redis_say(&redis, "SET w/1 mine PX 600000");
-    (void)hf_test_redis_say(&redis, "ZADD hf:ends 1 w/1"); /* due now */
+    (void)hf_test_redis_command(&redis, "SET w/1 mine PX 600000");
+    (void)hf_test_redis_command(&redis, "ZADD hf:ends 1 w/1"); /* due now */
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
-    assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:ends hf:held"),
+    assert_string_equal(hf_test_redis_command(&redis, "EXISTS hf:ends hf:held"),
                         "0");
     hf_lock_free(lock);
     hf_watch_close(watch);

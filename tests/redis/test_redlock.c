@@ -23,7 +23,7 @@ static void expect_a_lock(struct hf_client *by, const char *key)
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key),
+        while (strcmp(hf_test_redis_command(&servers[i], "EXISTS %s", key),
                       exists) != 0)
             (void)poll(NULL, 0, 5);
     }
@@ -46,7 +46,7 @@ static void one_server_may_be_down(void **state)
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
         expect_a_lock(other, "k");
-        assert_true(hf_test_redis_again(&servers[i], true));
+        assert_true(hf_test_redis_restart(&servers[i], true));
         /* Reconnect to all three servers before the next server is killed. */
         (void)hf_close(client, 1000);
         (void)hf_close(other, 1000);
@@ -66,7 +66,7 @@ static void nothing_is_granted_without_a_majority(void **state)
     (void)hf_acquire(client, hf_key_of("k"), &opts, &none);
     expect_err(hf_acquire(client, hf_key_of("l"), &opts, &none), HF_EUNAVAIL);
     assert_null(none);
-    assert_true(hf_test_redis_again(&servers[0], true));
+    assert_true(hf_test_redis_restart(&servers[0], true));
     expect_a_lock(client, "l");
 }
 
@@ -79,12 +79,12 @@ static void the_grants_of_a_minority_are_canceled(void **state)
     struct hf_lock *none = NULL;
 
     (void)state;
-    (void)hf_test_redis_say(&servers[1], "SET k other NX PX 60000");
-    (void)hf_test_redis_say(&servers[2], "SET k other NX PX 60000");
+    (void)hf_test_redis_command(&servers[1], "SET k other NX PX 60000");
+    (void)hf_test_redis_command(&servers[2], "SET k other NX PX 60000");
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EBUSY);
-    while (strcmp(hf_test_redis_say(&servers[0], "EXISTS k"), "0") != 0)
+    while (strcmp(hf_test_redis_command(&servers[0], "EXISTS k"), "0") != 0)
         (void)poll(NULL, 0, 5);
-    (void)hf_test_redis_say(&servers[1], "DEL k");
+    (void)hf_test_redis_command(&servers[1], "DEL k");
     /* The plain lock is left on one server only, so it does not exclude
      * anybody. */
     expect_a_lock(client, "k");
@@ -98,7 +98,7 @@ static void a_release_reaches_all_servers(void **state)
 
     (void)state;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    while (strcmp(hf_test_redis_say(&servers[2], "EXISTS k"), "1") != 0)
+    while (strcmp(hf_test_redis_command(&servers[2], "EXISTS k"), "1") != 0)
         (void)poll(NULL, 0, 5);
     expect_ok(hf_release(lock));
     await_everywhere("k", "0");
@@ -113,7 +113,7 @@ static void a_hanging_server_does_not_block_a_lock(void **state)
         (void)kill(servers[i].pid, SIGSTOP);
         expect_a_lock(client, "k");
         (void)kill(servers[i].pid, SIGCONT);
-        assert_string_equal(hf_test_redis_say(&servers[i], "PING"), "PONG");
+        assert_string_equal(hf_test_redis_command(&servers[i], "PING"), "PONG");
     }
 }
 
@@ -195,11 +195,11 @@ static void a_flushed_minority_grants_nothing(void **state)
     (void)state;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     await_everywhere("k", "1");
-    (void)hf_test_redis_say(&servers[0], "FLUSHALL");
+    (void)hf_test_redis_command(&servers[0], "FLUSHALL");
     for (unsigned i = 0; i < 5; i++)
         expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
-    (void)hf_test_redis_say(&servers[1], "FLUSHALL");
+    (void)hf_test_redis_command(&servers[1], "FLUSHALL");
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
     hf_lock_free(lock);
 }
@@ -223,7 +223,7 @@ static void await_subscription(void)
 {
     for (size_t i = 0; i < 3; i++) {
         while (!strstr(
-            hf_test_redis_say(&servers[i], "PUBSUB NUMSUB hf:forced"), "1"))
+            hf_test_redis_command(&servers[i], "PUBSUB NUMSUB hf:forced"), "1"))
             (void)poll(NULL, 0, 5);
     }
 }
@@ -259,9 +259,9 @@ static void a_holder_checks_its_locks_when_it_subscribes(void **state)
 
 static void report_broken(size_t server, const struct hf_lock *lock)
 {
-    (void)hf_test_redis_say(&servers[server], "DEL k");
-    (void)hf_test_redis_say(&servers[server], "PUBLISH hf:forced %llu",
-                            (unsigned long long)hf_lock_token(lock));
+    (void)hf_test_redis_command(&servers[server], "DEL k");
+    (void)hf_test_redis_command(&servers[server], "PUBLISH hf:forced %llu",
+                                (unsigned long long)hf_lock_token(lock));
 }
 
 /* After the report of one server, the holder renews the lock, and the other two

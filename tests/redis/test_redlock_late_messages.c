@@ -39,7 +39,7 @@ static void release_lock(struct hf_lock *lock)
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key),
+        while (strcmp(hf_test_redis_command(&servers[i], "EXISTS %s", key),
                       exists) != 0)
             (void)poll(NULL, 0, 5);
     }
@@ -101,9 +101,9 @@ static void a_pending_cancel_is_sent_when_the_server_returns(void **state)
         await_everywhere("k", "1");
         hf_test_redis_kill(&servers[i]);
         release_lock(lock);
-        assert_true(hf_test_redis_again(&servers[i], true));
+        assert_true(hf_test_redis_restart(&servers[i], true));
         /* Each call drives the client, which then sends the CANCEL. */
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "0") != 0)
+        while (strcmp(hf_test_redis_command(&servers[i], "EXISTS k"), "0") != 0)
             release_lock(take_lock(client, "other"));
         await_nothing_left("k");
     }
@@ -117,7 +117,7 @@ static void a_server_that_hung_keeps_no_lock(void **state)
         for (unsigned round = 0; round < 20; round++)
             release_lock(take_lock(client, "k"));
         (void)kill(servers[i].pid, SIGCONT);
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "0") != 0)
+        while (strcmp(hf_test_redis_command(&servers[i], "EXISTS k"), "0") != 0)
             release_lock(take_lock(client, "other"));
         await_nothing_left("k");
     }
@@ -181,7 +181,7 @@ static void a_hanging_server_does_not_delay_calls(void **state)
         expect_not_delayed(read_once, 140);
         expect_not_delayed(list_once, 140);
         (void)kill(servers[i].pid, SIGCONT);
-        assert_string_equal(hf_test_redis_say(&servers[i], "PING"), "PONG");
+        assert_string_equal(hf_test_redis_command(&servers[i], "PING"), "PONG");
         unlock_once();
     }
 }
@@ -230,12 +230,12 @@ static void a_list_shows_the_locks_of_a_majority(void **state)
         uint64_t token = 0;
 
         await_everywhere("k", "1");
-        (void)hf_test_redis_say(&servers[i], "DEL k");
+        (void)hf_test_redis_command(&servers[i], "DEL k");
         leave_a_lock_on(&servers[i], "k");
         expect_ok(hf_list(other, hf_key_of("k"), note_token, &token));
         assert_true(token == hf_lock_token(lock));
         release_lock(lock);
-        (void)hf_test_redis_say(&servers[i], "DEL k");
+        (void)hf_test_redis_command(&servers[i], "DEL k");
     }
 }
 

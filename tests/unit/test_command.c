@@ -50,7 +50,7 @@ static struct hf_command draw_command(struct hf_random *random,
     return command;
 }
 
-/* Compares the fields that the kind of command carries. */
+/* Compare the fields that a command of this kind has. */
 static void assert_same(const struct hf_command *a, const struct hf_command *b)
 {
     enum hf_command_kind kind = a->kind;

@@ -21,7 +21,7 @@ static void equal_seeds_give_equal_streams(void **state)
     assert_memory_not_equal(x, z, sizeof(x));
 }
 
-/* GO-01: two nonces of 16 bytes are never equal. */
+/* GO-01: nonces have 16 bytes, so a thousand of them are all different. */
 static void nonces_never_repeat(void **state)
 {
     struct hf_random random;

@@ -144,7 +144,8 @@ static void restored_table_behaves_as_before(void **state)
     hf_pair_fini(&pair);
 }
 
-/* A restored replica returns the same positions as any other. */
+/* A replica that was restored from a snapshot must return the same positions as
+ * one that applied all commands. */
 static void positions_are_the_same_after_a_restore(void **state)
 {
     struct hf_pair pair;
@@ -248,7 +249,8 @@ static void empty_table_survives_a_round_trip(void **state)
     hf_pair_fini(&pair);
 }
 
-/* A full window keeps HF_WINDOW_MAX results. */
+/* A session with a full window keeps HF_WINDOW_MAX results, the most that a
+ * snapshot may contain for a session. */
 static void full_window_survives_a_round_trip(void **state)
 {
     struct hf_pair pair;
@@ -436,7 +438,7 @@ struct forgery {
     uint8_t ended;
     uint64_t done, highest;
     uint32_t label_size;
-    uint32_t kept_count; /* as in the snapshot; at most 2 results follow */
+    uint32_t kept_count; /* written to the snapshot; at most 2 results follow */
     uint64_t kept_sequence;
     uint8_t kept_kind;
     unsigned kept_nonce;

@@ -7,7 +7,7 @@
 /* A store with two sessions, 1 and 2. */
 struct fixture {
     struct hf_store store;
-    unsigned events; /* reported to the driver */
+    unsigned events; /* events reported to the driver */
     uint64_t sequences[3];
 };
 
@@ -39,7 +39,7 @@ static void set_up(struct fixture *f)
     assert_int_equal(run_command(f, 0, hf_test_open("bob")).session, 2);
 }
 
-/* Run the EXPIRE commands that are due at `now`; returns how many. */
+/* Run the EXPIRE commands that are due at `now`. Returns their number. */
 static unsigned run_expiries(struct fixture *f, hf_time now)
 {
     struct hf_command command;

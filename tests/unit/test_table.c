@@ -20,7 +20,7 @@ enum {
 
 struct fixture {
     struct hf_table table;
-    struct hf_twin_events events; /* of the last command */
+    struct hf_twin_events events; /* events of the last command */
     uint64_t sequences[PEOPLE + 1];
 };
 
@@ -67,7 +67,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* Frees everything that a case has left in the table. */
+/* Free whatever a case has left in the table, so that only leaks of the table
+ * itself are reported. */
 static int teardown(void **state)
 {
     struct fixture *f = *state;
@@ -123,7 +124,7 @@ static void assert_event(const struct fixture *f, size_t i,
 
 /* ---- Holding ------------------------------------------------------------*/
 
-/* GO-01, GO-11, MS-01 */
+/* Conformance rows GO-01, GO-11 and MS-01. */
 static void free_key_is_granted_at_once(void **state)
 {
     struct fixture *f = *state;
@@ -138,7 +139,7 @@ static void free_key_is_granted_at_once(void **state)
     assert_true(lock(f, BOB, "l", 2) > first);
 }
 
-/* GO-05, GO-07, GO-12, MS-02, MM-05, LK-03 */
+/* Conformance rows GO-05, GO-07, GO-12, MS-02, MM-05 and LK-03. */
 static void held_key_is_refused_without_waiting(void **state)
 {
     struct fixture *f = *state;
@@ -156,7 +157,7 @@ static void held_key_is_refused_without_waiting(void **state)
     assert_int_equal(apply_next(f, command).err, HF_EBUSY);
 }
 
-/* GO-02, MM-08, MS-10 */
+/* Conformance rows GO-02, MM-08 and MS-10. */
 static void unlock_leaves_no_state(void **state)
 {
     struct fixture *f = *state;
@@ -171,7 +172,7 @@ static void unlock_leaves_no_state(void **state)
     lock(f, BOB, "k", 2);
 }
 
-/* GO-09, GO-10, MJ-04, MM-09, MS-10 */
+/* Conformance rows GO-09, GO-10, MJ-04, MM-09 and MS-10. */
 static void only_the_holder_can_unlock(void **state)
 {
     struct fixture *f = *state;
@@ -373,7 +374,8 @@ static void release_grants_the_first_waiter(void **state)
     assert_null(hold_of(f, "k"));
 }
 
-/* `end` ends a grant and grants the key to the waiter in the same step. */
+/* Check that the command `end` ends a grant and grants the key to the waiter in
+ * the same step. */
 static void check_hand_over(struct fixture *f, struct hf_command end,
                             enum hf_event_kind kind)
 {
@@ -890,7 +892,7 @@ static void queue_has_a_limit(void **state)
     assert_int_equal(result.position, HF_WAITERS_MAX);
 }
 
-/* The test sets the count, instead of adding millions of holds. */
+/* The test sets the count of holds to the limit, instead of adding millions. */
 static void table_has_a_limit(void **state)
 {
     struct fixture *f = *state;
@@ -1031,8 +1033,8 @@ static void withdrawn_waiters_leave_no_memory(void **state)
     assert_int_equal(hf_alloc_bytes(), bytes);
 }
 
-/* Apply `command` while its n-th allocation fails. Return true if an allocation
- * failed. */
+/* Apply `command` while its n-th allocation fails. Returns true if an
+ * allocation failed. */
 static bool apply_failing(struct fixture *f, const struct hf_command *command,
                           unsigned long nth, enum hf_err *err,
                           struct hf_result *result)
@@ -1080,7 +1082,7 @@ static struct hf_result apply_with_failures(struct fixture *f,
     return result;
 }
 
-/* Ignores events, because recording them would allocate memory. */
+/* Ignore events, because recording them would allocate memory. */
 static void no_event(void *arg, const struct hf_table_event *event)
 {
     (void)arg;

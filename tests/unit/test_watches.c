@@ -78,7 +78,8 @@ static void a_watch_matches_its_key_or_all_with_its_prefix(void **state)
     hf_watches_fini(&watches, NULL, NULL);
 }
 
-/* A callback may remove the watch that is visited, and others. */
+/* A callback may remove the watch that the iteration visits, and other
+ * watches. */
 static void watches_can_be_removed_during_iteration(void **state)
 {
     struct hf_watches watches;
