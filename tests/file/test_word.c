@@ -41,7 +41,7 @@ struct client {
 /* The whole state. It is compared by bytes, so padding is zeroed. */
 struct world {
     _Atomic uint64_t word;
-    _Atomic uint64_t turn[SLOTS];
+    _Atomic uint64_t tag[SLOTS];
     bool locked[SLOTS];  /* a client has locked the slot */
     bool has_pid[SLOTS]; /* the pid in the slot is that of its client */
     struct client client[CLIENTS];
@@ -140,7 +140,7 @@ static void client_start(struct world *world, struct client *client)
 
 static void start_attempt(struct world *world, struct client *client)
 {
-    hf_word_start(&client->attempt, client->slot, &world->turn[client->slot]);
+    hf_word_start(&client->attempt, client->slot, &world->tag[client->slot]);
     client->attempt.spins = bounds.spins;
     client->attempt.retries = bounds.retries;
     client->phase = LOCKING;
@@ -151,12 +151,12 @@ static void start_attempt(struct world *world, struct client *client)
  * states. */
 static void end_attempt(struct client *client)
 {
-    uint64_t turn = client->attempt.turn;
+    uint64_t tag = client->attempt.tag;
 
     client->phase = client->attempt.state == HF_WORD_OWNED ? OWNER : IDLE;
     assert_int_not_equal(client->attempt.state, HF_WORD_BROKEN);
     memset(&client->attempt, 0, sizeof(client->attempt));
-    client->attempt.turn = turn;
+    client->attempt.tag = tag;
 }
 
 static void client_step(struct world *world, struct client *client)
@@ -288,7 +288,7 @@ static void search(const struct world *world, unsigned length)
     }
 }
 
-static void search_all(struct bounds limits, uint64_t turn)
+static void search_all(struct bounds limits, uint64_t tag)
 {
     struct world world;
 
@@ -297,7 +297,7 @@ static void search_all(struct bounds limits, uint64_t turn)
     for (int i = 0; i < CLIENTS; i++)
         world.client[i].lives = bounds.lives;
     for (int i = 0; i < SLOTS; i++)
-        world.turn[i] = turn;
+        world.tag[i] = tag;
     allocate_visited(1 << 16);
     search(&world, 0);
     print_message("%zu states\n", visited_count);
@@ -318,7 +318,7 @@ static void one_owner_at_a_time_when_clients_lock_repeatedly(void **state)
     search_all((struct bounds){.lives = 1, .attempts = 2, .retries = 2}, 0);
 }
 
-static void one_owner_at_a_time_when_the_low_half_of_the_turn_overflows(
+static void one_owner_at_a_time_when_the_low_half_of_the_tag_overflows(
     void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ int main(void)
         cmocka_unit_test(one_owner_at_a_time_when_clients_die_and_restart),
         cmocka_unit_test(one_owner_at_a_time_when_clients_lock_repeatedly),
         cmocka_unit_test(
-            one_owner_at_a_time_when_the_low_half_of_the_turn_overflows),
+            one_owner_at_a_time_when_the_low_half_of_the_tag_overflows),
     };
 
     return hf_test_main("word", cases, HF_TEST_COUNT(cases), 0);

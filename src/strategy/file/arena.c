@@ -108,7 +108,7 @@ static enum hf_arena_access acquire_word(struct hf_arena *arena, pid_t *pid)
     struct hf_word_attempt *attempt = &arena->attempt;
     enum hf_word_state last = HF_WORD_TRY;
 
-    hf_word_start(attempt, arena->slot, &arena->header->slot[arena->slot].turn);
+    hf_word_start(attempt, arena->slot, &arena->header->slot[arena->slot].tag);
     hf_word_step(attempt, &arena->header->word);
     while (attempt->state < HF_WORD_OWNED) {
         last = attempt->state;

@@ -164,7 +164,7 @@ struct hf_slot {
     int32_t pid;
     uint16_t watches; /* if not 0, wake this client after every command */
     _Atomic uint16_t detached; /* if not 0, its locks may outlive its process */
-    _Atomic uint64_t turn;     /* last turn that this slot has used (word.h) */
+    _Atomic uint64_t tag;     /* last tag that this slot has used (word.h) */
 };
 
 /* The slot number `slot`, borrowed. `session` and `watches` are written only in

@@ -113,7 +113,7 @@ static enum hf_err open_slot_session(struct hf_file *file)
     return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
-/* Identifies the client, and its turn, that kept us out in our last attempt.
+/* Identifies the client, and its tag, that kept us out in our last attempt.
  * Returns 0 if several clients did. */
 static uint32_t owner_seen(const struct hf_file *file)
 {

@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct hf_arena_label) == 64 &&
                    offsetof(struct hf_arena_label, first_token) == 56,
                "the label is the same everywhere");
 _Static_assert(sizeof(struct hf_slot) == 32 &&
-                   offsetof(struct hf_slot, turn) == 24,
+                   offsetof(struct hf_slot, tag) == 24,
                "slots are the same everywhere");
 _Static_assert(offsetof(struct hf_arena_header, word) == 64 &&
                    offsetof(struct hf_arena_header, stamped) == 72 &&

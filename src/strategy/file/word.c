@@ -9,21 +9,21 @@
 #define RETRIES 8 /* lost races with other clients before BUSY */
 
 /* The word, from the lowest bit: 11 bits for the owner's slot plus one, the low
- * 20 bits of the turn, one bit that is set while clients sleep, and the high 32
- * bits of the turn. */
+ * 20 bits of the tag, one bit that is set while clients sleep, and the high 32
+ * bits of the tag. */
 #define OWNER UINT64_C(0x7ff)
-#define TURN_SHIFT 11
-#define TURN_LOW UINT64_C(0xfffff)
-#define TURN_LOW_BITS 20
+#define TAG_SHIFT 11
+#define TAG_LOW UINT64_C(0xfffff)
+#define TAG_LOW_BITS 20
 #define SLEEPERS UINT64_C(0x80000000)
-#define TURN_HIGH_SHIFT 32
+#define TAG_HIGH_SHIFT 32
 
 _Static_assert(HF_ARENA_SLOTS < OWNER, "a slot fits into the word");
 
-static uint64_t make_word(unsigned slot, uint64_t turn)
+static uint64_t make_word(unsigned slot, uint64_t tag)
 {
-    return (turn >> TURN_LOW_BITS) << TURN_HIGH_SHIFT |
-           (turn & TURN_LOW) << TURN_SHIFT | (slot + 1);
+    return (tag >> TAG_LOW_BITS) << TAG_HIGH_SHIFT |
+           (tag & TAG_LOW) << TAG_SHIFT | (slot + 1);
 }
 
 unsigned hf_word_owner(uint64_t word)
@@ -42,21 +42,21 @@ uint32_t hf_word_futex_value(uint64_t word)
     return (uint32_t)(word | SLEEPERS);
 }
 
-/* The turn is stored before it is used. A client that dies in between wastes
- * that turn, and the next client of the slot does not use it again. */
+/* The tag is stored before it is used. A client that dies in between wastes
+ * that tag, and the next client of the slot does not use it again. */
 void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
-                   _Atomic uint64_t *turn)
+                   _Atomic uint64_t *tag)
 {
-    uint64_t last = atomic_load(turn);
+    uint64_t last = atomic_load(tag);
 
     *attempt = (struct hf_word_attempt){
         .slot = slot,
         .spins = SPINS,
         .retries = RETRIES,
-        .turn = last + 1,
+        .tag = last + 1,
         .ours = make_word(slot, last + 1),
     };
-    atomic_store_explicit(turn, last + 1, memory_order_release);
+    atomic_store_explicit(tag, last + 1, memory_order_release);
 }
 
 static bool swap_word(_Atomic uint64_t *word, uint64_t from, uint64_t to)
@@ -75,7 +75,7 @@ static enum hf_word_state step_try(struct hf_word_attempt *attempt,
     return HF_WORD_TRY;
 }
 
-/* The owner has had the same turn during a whole sleep. It may be slow, stopped
+/* The owner has had the same tag during a whole sleep. It may be slow, stopped
  * or dead, so it has to be checked. If the word names our own slot, the slot's
  * previous client died in the critical section, so no check is needed. */
 static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)

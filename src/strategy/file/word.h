@@ -2,9 +2,9 @@
  * memory.
  *
  * The word is 0 while no client is in the critical section. Otherwise it names
- * the owner's slot and a turn, a number that a slot never uses twice: the slot
- * keeps its last turn when one client after another uses it, and a client
- * raises the turn before using it. So a compare-and-swap against an old value
+ * the owner's slot and a tag, a number that a slot never uses twice: the slot
+ * keeps its last tag when one client after another uses it, and a client
+ * raises the tag before using it. So a compare-and-swap against an old value
  * of the word cannot succeed by accident (ABA), however old that value is.
  *
  * An attempt to acquire the arena lock is a state machine, and each step makes
@@ -57,15 +57,15 @@ struct hf_word_attempt {
     unsigned slot;
     unsigned spins;   /* left, in TRY */
     unsigned retries; /* left, in TRY_AGAIN */
-    uint64_t turn;    /* of this attempt */
+    uint64_t tag;     /* of this attempt */
     uint64_t ours;    /* the value to write */
     uint64_t seen;    /* value of the word as of the last LOAD */
 };
 
-/* Start an attempt for `slot`. `*turn` is the slot's last turn, which this call
+/* Start an attempt for `slot`. `*tag` is the slot's last tag, which this call
  * raises. */
 void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
-                   _Atomic uint64_t *turn);
+                   _Atomic uint64_t *tag);
 
 /* Make one step. In SLEEP, call it after the sleep; in CHECK_OWNER, call
  * hf_word_set_owner_alive() instead. */
@@ -86,7 +86,7 @@ unsigned hf_word_owner(uint64_t word);
 bool hf_word_release(_Atomic uint64_t *word);
 
 /* A futex has 32 bits, so clients sleep on the half of the word that has the
- * owner, the sleepers' bit and the low bits of the turn. hf_word_futex()
+ * owner, the sleepers' bit and the low bits of the tag. hf_word_futex()
  * returns that half; hf_word_futex_value() returns its value while the
  * sleepers' bit of `word` is set. */
 _Atomic uint32_t *hf_word_futex(_Atomic uint64_t *word);
