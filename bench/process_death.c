@@ -4,7 +4,7 @@
  *
  * The time is measured from just before kill(2) with SIGKILL until the waiter's
  * call has returned. A process takes a while to end; flock(2) shows how long.
- * The case "unlocked" is a hand-over in the same setting: the holder, a new
+ * The case "released" is a hand-over in the same setting: the holder, a new
  * process each time, releases its lock. */
 #include <fcntl.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ static const struct scene {
 } scenes[] = {
     {"flock, holder killed", true, true},
     {"holdfast, holder killed", false, true},
-    {"holdfast, unlocked", false, false},
+    {"holdfast, released", false, false},
 };
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))

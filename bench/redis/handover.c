@@ -105,7 +105,7 @@ static void *locking_main(void *arg)
                 hf_lock_new(client, hf_key_of("baton"), &opts, &lock));
     (void)pthread_barrier_wait(&baton->start);
     while (!is_finished(baton)) {
-        bench_check("hf_claim", hf_lock_acquire(lock));
+        bench_check("hf_lock_acquire", hf_lock_acquire(lock));
         pass_baton(baton);
         bench_check("hf_release", hf_release(lock));
     }

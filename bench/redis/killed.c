@@ -37,7 +37,7 @@ static struct hf_lock *take_lock(struct hf_client *client)
     opts.ttl_ms = LEASE_MS;
     opts.wait_ms = HF_FOREVER;
     opts.renew = true;
-    bench_check("hf_lock",
+    bench_check("hf_acquire",
                 hf_acquire(client, hf_key_of("killed"), &opts, &lock));
     return lock;
 }

@@ -118,7 +118,7 @@ static void run_pairs(struct worker *worker)
     while (bench_now() < worker->until) {
         uint64_t began = bench_now();
 
-        bench_check("hf_claim", hf_lock_acquire(lock));
+        bench_check("hf_lock_acquire", hf_lock_acquire(lock));
         bench_check("hf_release", hf_release(lock));
         record_latency(worker, began);
     }
@@ -140,7 +140,7 @@ static void on_locked(enum hf_err err, void *arg)
 {
     struct pair *pair = arg;
 
-    bench_check("hf_claim", err);
+    bench_check("hf_lock_acquire", err);
     bench_check("hf_release",
                 hf_release_start(pair->lock, on_released, pair, NULL));
 }
@@ -148,7 +148,7 @@ static void on_locked(enum hf_err err, void *arg)
 static void start_pair(struct pair *pair)
 {
     pair->began = bench_now();
-    bench_check("hf_claim",
+    bench_check("hf_lock_acquire",
                 hf_lock_acquire_start(pair->lock, on_locked, pair, NULL));
 }
 
