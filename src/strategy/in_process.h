@@ -24,11 +24,13 @@ struct hf_in_process {
     struct hf_timer
         expiry_timer; /* the next deadline, while there are watches */
     struct hf_watches watches;
-    struct hf_post more;   /* continues reporting in the next turn */
-    uint64_t forced_token; /* token of a forced lock of this client that has
+    struct hf_post more;    /* continues reporting in the next turn */
+    struct hf_dlist grants; /* waiters of this client that were granted and
+                               are not reported yet. Used only inside */
+    uint64_t forced_token;  /* token of a forced lock of this client that has
                               not been reported; HF_ANY_TOKEN: there are
                               several; 0: none. Used only inside */
-    bool has_reports;      /* there may be grants or events to report */
+    bool has_reports;       /* there may be grants or events to report */
     bool is_reporting;
     bool report_failed; /* `enter` failed; report later */
     const char *cause;  /* why the last command failed, or NULL */
@@ -85,8 +87,21 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
  * are reported in the next turn. */
 void hf_in_process_report(struct hf_in_process *local);
 
-/* Inside: record that a lock of this client was forced, for the next report. */
-void hf_in_process_note_forced(struct hf_in_process *local, uint64_t token);
+/* Inside: note an event about a claim of this client, for the next report.
+ * Returns whether there is something to report. */
+bool hf_in_process_note_event(struct hf_in_process *local,
+                              const struct hf_table_event *event);
+
+/* Whether hf_in_process_note_event() has to be called for an event. */
+static inline bool hf_in_process_needs(const struct hf_table_event *event)
+{
+    return event->waited || event->kind == HF_EVENT_FORCED ||
+           (event->ends && event->hold->is_taken);
+}
+
+/* Inside: drop the grants that are not reported yet. Waiters find out by
+ * polling. */
+void hf_in_process_drop_grants(struct hf_in_process *local);
 
 /* Inside: reset the watches after the store was replaced. They report the
  * events that they missed as DROPPED. */

@@ -76,17 +76,15 @@ static void notify_member(struct member *member)
 static void on_memory_event(void *arg, const struct hf_table_event *event)
 {
     struct memory_store *shared = arg;
-    bool broken = event->kind == HF_EVENT_FORCED;
     struct hf_map_link *found = NULL;
 
-    if (event->waited || broken)
+    if (hf_in_process_needs(event))
         found = hf_map_find(&shared->by_session, event->session->id);
     if (found) {
         struct member *member = HF_CONTAINER(found, struct member, link);
 
-        if (broken)
-            hf_in_process_note_forced(&member->local, event->hold->token);
-        notify_member(member);
+        if (hf_in_process_note_event(&member->local, event))
+            notify_member(member);
     }
     for (struct hf_dlist *link = shared->watchers.next;
          link != &shared->watchers; link = link->next)

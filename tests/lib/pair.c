@@ -47,28 +47,6 @@ const char *hf_pair_apply(struct hf_pair *pair,
     return difference;
 }
 
-/* Grants are taken in the order of their tokens. */
-const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
-{
-    struct hf_session *found = hf_table_find_session(&pair->table, session);
-    struct hf_grant grant;
-    struct hf_nonce nonce;
-    uint64_t token;
-
-    if (!found)
-        return NULL;
-    while (hf_table_take_grant(&pair->table, found, &grant)) {
-        if (grant.token != grant.hold->token || grant.hold->unreported)
-            return "a reported grant is not that of the holder";
-        if (!hf_twin_take_grant(pair->twin, session, &nonce, &token) ||
-            token != grant.token || !hf_nonce_equal(&nonce, &grant.nonce))
-            return "the table reports another grant than the twin";
-    }
-    if (hf_twin_take_grant(pair->twin, session, &nonce, &token))
-        return "the table does not report a grant";
-    return NULL;
-}
-
 const char *hf_pair_check(const struct hf_pair *pair)
 {
     const char *difference = hf_table_check(&pair->table);
@@ -240,8 +218,6 @@ const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes)
 
     if (choice == 63)
         return hf_pair_restore(pair);
-    if (choice > 55)
-        return hf_pair_take_grants(pair, pair->table.last_session - choice % 4);
     if (pair->table.last_session > 0)
         draw_command(&pair->table, &command, bytes);
     return hf_pair_apply(pair, &command, &result);

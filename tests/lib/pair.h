@@ -25,10 +25,6 @@ const char *hf_pair_apply(struct hf_pair *pair,
                           const struct hf_command *command,
                           struct hf_result *result);
 
-/* Take every unreported grant of `session` from the table and the twin, and
- * compare them. */
-const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session);
-
 /* Compare the whole state, and check the invariants of the table. */
 const char *hf_pair_check(const struct hf_pair *pair);
 
@@ -37,7 +33,7 @@ const char *hf_pair_check(const struct hf_pair *pair);
 const char *hf_pair_restore(struct hf_pair *pair);
 
 /* Make one step that `bytes` choose: a command over few keys, nonces and
- * sessions, taking grants, or a restore. Missing bytes count as zeros. */
+ * sessions, or a restore. Missing bytes count as zeros. */
 const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes);
 
 #endif

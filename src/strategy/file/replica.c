@@ -17,18 +17,10 @@
 #define LAG_MAX (UINT64_C(16) << 10)
 #define AHEAD_TRIES 4 /* then the rest is read in the critical section */
 
-static void on_replica_event(void *arg, const struct hf_table_event *event)
-{
-    struct hf_replica *replica = arg;
-
-    if (event->waited && event->session->id != replica->session)
-        replica->granted = event->session->id;
-    replica->event(replica->arg, event);
-}
-
 static void init_store(struct hf_replica *replica)
 {
-    hf_store_init(&replica->store, &replica->seed, on_replica_event, replica);
+    hf_store_init(&replica->store, &replica->seed, replica->event,
+                  replica->arg);
     replica->store.table.token = replica->arena->first_token;
 }
 
@@ -193,24 +185,6 @@ static enum hf_err load_current_snapshot(struct hf_replica *replica)
 
 /* ---- Reading ------------------------------------------------------------*/
 
-/* Run a command. A grant to another client is reported by that client, so take
- * and drop it here. */
-static void apply_command(struct hf_replica *replica, hf_time now,
-                          const struct hf_command *command,
-                          struct hf_result *result)
-{
-    struct hf_table *table = &replica->store.table;
-    struct hf_session *session = NULL;
-    struct hf_grant grant;
-
-    replica->granted = 0;
-    hf_store_run(&replica->store, now, command, result);
-    if (replica->granted)
-        session = hf_table_find_session(table, replica->granted);
-    while (session && hf_table_take_grant(table, session, &grant))
-        continue;
-}
-
 static size_t snapshot_cost(const struct hf_command *command)
 {
     return command->key.size * 2 + command->value.size + command->note.size +
@@ -254,7 +228,7 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
         hf_command_decode(&command, entry.data, entry.size))
         return set_damaged(replica, "its log is damaged");
     replica->updated = true;
-    apply_command(replica, stamp, &command, &result);
+    hf_store_run(&replica->store, stamp, &command, &result);
     if (result.err == HF_ENOMEM)
         return HF_ENOMEM;
     grow_snapshot_size(replica, &command);
@@ -427,7 +401,7 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
         *result = (struct hf_result){.err = err};
         return;
     }
-    apply_command(replica, now, command, result);
+    hf_store_run(&replica->store, now, command, result);
     if (result->err == HF_ENOMEM) {
         hf_arena_discard(replica->arena);
         return;

@@ -19,8 +19,6 @@ struct hf_replica {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
-    uint64_t session;      /* of the client that owns the replica */
-    uint64_t granted;      /* other session that the last command granted to */
     uint64_t position;     /* in the log: every entry before it is applied */
     size_t snapshot_size;  /* upper bound for a snapshot taken now */
     struct hf_buf scratch; /* for the entry being written */

@@ -30,19 +30,16 @@ unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session)
 void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_file *file = arg;
-    bool broken = event->kind == HF_EVENT_FORCED;
-    bool ours =
-        (event->waited || broken) && event->session->id == file->local.session;
+    bool ours = event->session->id == file->local.session;
+    bool concerns = event->waited || event->kind == HF_EVENT_FORCED;
 
-    if (ours && broken)
-        hf_in_process_note_forced(&file->local, event->hold->token);
-    if (ours || !hf_watches_is_empty(&file->local.watches))
+    if ((ours && hf_in_process_note_event(&file->local, event)) ||
+        !hf_watches_is_empty(&file->local.watches))
         file->local.has_reports = true;
     if (!file->is_own_command)
         return;
     file->wake_watchers = true;
-    if ((event->waited || broken) && !ours &&
-        file->wake_count < HF_TRANSACTION_WAKES_MAX)
+    if (concerns && !ours && file->wake_count < HF_TRANSACTION_WAKES_MAX)
         file->wake_slots[file->wake_count++] =
             hf_transaction_find_slot(file, event->session->id);
 }
@@ -164,6 +161,8 @@ static void file_run(struct hf_in_process *local, hf_time now,
     file->is_own_command = true;
     hf_replica_run(&file->replica, now, command, result);
     file->is_own_command = false;
+    if (file->replica.stale) /* the command was not published */
+        hf_in_process_drop_grants(local);
     if (result->err == HF_EUNAVAIL)
         local->cause = set_cannot_write(file);
     if (command->kind == HF_COMMAND_LOCK && result->position > 0)
