@@ -17,8 +17,9 @@
  *   5. UNLOCK, RENEW and UPDATE have no effect unless nonce and token match,
  *      and EXPIRE has none unless token and generation match: if a RENEW is
  *      applied before an EXPIRE, the lock stays held;
- *   6. results and events depend only on the commands, not on `seed`, and are
- *      the same for a table restored from a snapshot (core/snapshot). */
+ *   6. state, results and events depend only on the commands, not on `seed`,
+ *      and are the same for a table restored from a snapshot
+ *      (core/snapshot). */
 #ifndef HF_CORE_TABLE_H
 #define HF_CORE_TABLE_H
 

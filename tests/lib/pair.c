@@ -172,8 +172,8 @@ static void draw_session(const struct hf_table *table,
         draw_sequence(session, command, bytes);
 }
 
-static void draw_command(const struct hf_table *table,
-                         struct hf_command *command, struct hf_reader *bytes)
+void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
+                  struct hf_reader *bytes)
 {
     static const enum hf_command_kind kinds[] = {
         HF_COMMAND_LOCK,   HF_COMMAND_LOCK,   HF_COMMAND_LOCK,
@@ -184,7 +184,10 @@ static void draw_command(const struct hf_table *table,
         HF_COMMAND_OPEN,   HF_COMMAND_CLOSE,
     };
 
-    *command = (struct hf_command){.kind = kinds[draw(bytes, 17)]};
+    *command = (struct hf_command){.kind = HF_COMMAND_OPEN};
+    if (table->last_session == 0)
+        return;
+    command->kind = kinds[draw(bytes, 17)];
     if (command->kind == HF_COMMAND_OPEN) {
         command->note = draw_bytes(bytes);
         return;
@@ -213,12 +216,11 @@ static void draw_command(const struct hf_table *table,
 const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes)
 {
     uint8_t choice = draw(bytes, 64);
-    struct hf_command command = {.kind = HF_COMMAND_OPEN};
+    struct hf_command command;
     struct hf_result result;
 
     if (choice == 63)
         return hf_pair_restore(pair);
-    if (pair->table.last_session > 0)
-        draw_command(&pair->table, &command, bytes);
+    hf_pair_draw(&pair->table, &command, bytes);
     return hf_pair_apply(pair, &command, &result);
 }

@@ -32,6 +32,11 @@ const char *hf_pair_check(const struct hf_pair *pair);
  * which must encode to the same bytes. */
 const char *hf_pair_restore(struct hf_pair *pair);
 
+/* Draw a command for `table`, over few keys, nonces and sessions. Missing bytes
+ * count as zeros. */
+void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
+                  struct hf_reader *bytes);
+
 /* Make one step that `bytes` choose: a command over few keys, nonces and
  * sessions, or a restore. Missing bytes count as zeros. */
 const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes);

@@ -454,9 +454,9 @@ struct forgery {
     unsigned waiter_nonce;
     uint32_t waiter_lease_ms;
     uint64_t waiter_sequence;
-    uint64_t arrival;
+    uint64_t ahead; /* of the first waiter */
+    uint64_t gap;   /* between the two waiters */
     bool same_waiter;
-    bool falling_arrival;
 };
 
 static const struct forgery valid_snapshot = {
@@ -489,7 +489,7 @@ static const struct forgery valid_snapshot = {
     .waiter_nonce = 50,
     .waiter_lease_ms = 1000,
     .waiter_sequence = 3,
-    .arrival = 1,
+    .gap = 1,
 };
 
 static void put_claim(struct hf_buf *buf, uint64_t session, unsigned nonce,
@@ -547,7 +547,7 @@ static void put_hold(struct hf_buf *buf, const struct forgery *x, bool first)
                   x->waiter_nonce + (x->same_waiter ? 0 : i),
                   x->waiter_lease_ms);
         hf_buf_u64(buf, i == 0 ? x->waiter_sequence : 4);
-        hf_buf_u64(buf, x->falling_arrival ? x->arrival : x->arrival + i);
+        hf_buf_u64(buf, x->ahead + i * x->gap);
     }
 }
 
@@ -676,10 +676,11 @@ static void inconsistent_waiters_are_rejected(void **state)
     EXPECT(HF_OK, x.waiter_sequence = 1);
     EXPECT(HF_EPROTO, x.kept_nonce = 60);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_UNLOCK);
-    EXPECT(HF_EPROTO, x.arrival = 0);
-    EXPECT(HF_EPROTO, x.falling_arrival = true);
-    EXPECT(HF_OK, x.arrival = 100);
-    EXPECT(HF_EPROTO, x.arrival = UINT64_MAX / 2 + 1);
+    EXPECT(HF_EPROTO, x.ahead = 1);
+    EXPECT(HF_EPROTO, x.gap = 0);
+    EXPECT(HF_OK, x.gap = 100);
+    EXPECT(HF_OK, x.gap = UINT64_MAX / 2);
+    EXPECT(HF_EPROTO, x.gap = UINT64_MAX / 2 + 1);
 }
 
 int main(void)
