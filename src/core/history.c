@@ -47,6 +47,13 @@ void hf_history_fini(struct hf_history *history)
     *history = (struct hf_history){0};
 }
 
+void hf_history_restart(struct hf_history *history, uint64_t index)
+{
+    history->oldest = history->newest;
+    history->first = index;
+    history->next = index;
+}
+
 static void drop_oldest(struct hf_history *history)
 {
     const struct record *record = record_at(history, history->oldest);

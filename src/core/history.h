@@ -26,6 +26,11 @@ struct hf_history_cursor {
 enum hf_err hf_history_init(struct hf_history *history, uint64_t index);
 void hf_history_fini(struct hf_history *history);
 
+/* Forget all events. The next event added must have `index`. Cursors stay valid:
+ * they read DROPPED if they missed events, and skip events that they have
+ * read. */
+void hf_history_restart(struct hf_history *history, uint64_t index);
+
 /* Add an event, whose index must be one above that of the last event. */
 void hf_history_add(struct hf_history *history, const struct hf_event *event);
 

@@ -1,5 +1,7 @@
 #include "core/store.h"
 
+#include "core/snapshot.h"
+
 static void record_history(struct hf_store *store,
                            const struct hf_table_event *event)
 {
@@ -47,6 +49,47 @@ void hf_store_fini(struct hf_store *store)
     hf_table_fini(&store->table);
     hf_leases_fini(&store->leases);
     hf_history_fini(&store->history);
+}
+
+void hf_store_clear(struct hf_store *store)
+{
+    struct hf_table *table = &store->table;
+
+    hf_table_fini(table);
+    hf_table_init(table, &table->seed, table->event, table->arg);
+    hf_leases_fini(&store->leases);
+    store->touched = NULL;
+    hf_history_restart(&store->history, 1);
+}
+
+static enum hf_err start_leases(struct hf_store *store, hf_time now)
+{
+    struct hf_hold *hold = NULL;
+
+    while ((hold = hf_table_next_hold(&store->table, hold))) {
+        if (hf_leases_reserve(&store->leases))
+            return HF_ENOMEM;
+        hold->since = now;
+        hf_leases_set(&store->leases, &hold->lease,
+                      hf_time_add(now, hold->lease_ms));
+    }
+    return HF_OK;
+}
+
+enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
+                             const void *data, size_t size)
+{
+    enum hf_err err;
+
+    hf_store_clear(store);
+    err = hf_snapshot_decode(&store->table, data, size);
+    if (!err)
+        err = start_leases(store, now);
+    if (err)
+        hf_store_clear(store);
+    else
+        hf_history_restart(&store->history, store->table.index + 1);
+    return err;
 }
 
 void hf_store_run(struct hf_store *store, hf_time now,

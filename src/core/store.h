@@ -28,6 +28,18 @@ void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
 void hf_store_fini(struct hf_store *store);
 
+/* Remove all sessions and locks. The next token, session and event are the
+ * first. */
+void hf_store_clear(struct hf_store *store);
+
+/* Replace the contents by a snapshot (core/snapshot). It has no instants, so
+ * every lease starts again at `now`, with the longest lease since its grant, and
+ * no lease ends early. `since` is `now`, too, which is later than the grant. The
+ * history, if there is one, continues after the last event of the snapshot. On
+ * HF_EPROTO and HF_ENOMEM the store is empty. Reports no events. */
+enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
+                             const void *data, size_t size);
+
 /* Run one valid command at `now`. If memory runs out, result->err is HF_ENOMEM
  * and nothing has changed. */
 void hf_store_run(struct hf_store *store, hf_time now,

@@ -103,10 +103,6 @@ static inline bool hf_in_process_needs(const struct hf_table_event *event)
  * polling. */
 void hf_in_process_drop_grants(struct hf_in_process *local);
 
-/* Inside: reset the watches after the store was replaced. They report the
- * events that they missed as DROPPED. */
-void hf_in_process_reset_cursors(struct hf_in_process *local);
-
 /* Inside, for in_process.c: add and remove a watch. A repeated WATCH request
  * has no effect. */
 enum hf_err hf_in_process_watch(struct hf_in_process *local,

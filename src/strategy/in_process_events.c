@@ -59,15 +59,6 @@ void hf_in_process_unwatch(struct hf_in_process *local, uint64_t number)
         local->ops->unwatch(local);
 }
 
-void hf_in_process_reset_cursors(struct hf_in_process *local)
-{
-    struct watch *watch = NULL;
-
-    while ((watch = hf_watches_next(&local->watches, watch)))
-        watch->cursor =
-            hf_history_seek(&local->store->history, watch->cursor.index);
-}
-
 /* ---- Reporting ----------------------------------------------------------*/
 
 /* An event for a watch, with copies of its key and owner, because the history

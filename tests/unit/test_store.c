@@ -1,5 +1,6 @@
 #include "core/store.h"
 
+#include "core/snapshot.h"
 #include "lib/alloc.h"
 #include "lib/commands.h"
 #include "lib/runner.h"
@@ -156,6 +157,144 @@ static void history_starts_when_it_is_enabled(void **state)
     hf_store_fini(&f.store);
 }
 
+/* ---- Restoring ----------------------------------------------------------*/
+
+static struct hf_buf encode(const struct fixture *f)
+{
+    struct hf_buf buf = {0};
+
+    hf_snapshot_encode(&f->store.table, &buf);
+    assert_false(buf.failed);
+    return buf;
+}
+
+static const struct hf_hold *hold_of(const struct fixture *f, const char *key)
+{
+    return hf_table_find(&f->store.table, hf_key_of(key));
+}
+
+/* "k" is renewed, first for 5000 ms and then for a shorter time; "l" has a
+ * waiter. */
+static struct hf_buf make_snapshot(struct fixture *f)
+{
+    uint64_t token = run_command(f, 0, hf_test_lock(1, "k", 1)).token;
+
+    run_command(f, 10, hf_test_renew(1, "k", 1, token, 5000));
+    run_command(f, 20, hf_test_renew(1, "k", 1, token, 100));
+    run_command(f, 30, hf_test_lock(1, "l", 2));
+    run_command(f, 40, hf_test_lock(2, "l", 3));
+    return encode(f);
+}
+
+/* The contents that the store had before are gone, with their leases. */
+static void restored_leases_start_again_in_full(void **state)
+{
+    struct fixture f, other;
+    struct hf_buf buf;
+
+    (void)state;
+    set_up(&f);
+    set_up(&other);
+    buf = make_snapshot(&f);
+    run_command(&other, 0, hf_test_lock(1, "other", 9));
+    assert_int_equal(
+        hf_store_restore(&other.store, 1000000, buf.data, buf.size), HF_OK);
+    assert_null(hold_of(&other, "other"));
+    assert_int_equal(hf_store_deadline(&other.store, hold_of(&other, "k")),
+                     1005000);
+    assert_int_equal(hf_store_deadline(&other.store, hold_of(&other, "l")),
+                     1001000);
+    assert_int_equal(hold_of(&other, "k")->since, 1000000);
+    assert_int_equal(run_expiries(&other, 1000999), 0);
+    assert_int_equal(run_expiries(&other, 1001000), 1);
+    assert_int_equal(hf_store_deadline(&other.store, hold_of(&other, "l")),
+                     1002000);
+    assert_int_equal(run_expiries(&other, 1004999), 1);
+    assert_int_equal(run_expiries(&other, 1005000), 1);
+    hf_buf_fini(&buf);
+    hf_store_fini(&f.store);
+    hf_store_fini(&other.store);
+}
+
+static void expect_event(const struct fixture *f,
+                         struct hf_history_cursor *cursor,
+                         enum hf_event_kind kind, uint64_t index)
+{
+    struct hf_event event;
+
+    assert_true(hf_history_read(&f->store.history, cursor, &event));
+    assert_int_equal(event.kind, kind);
+    assert_int_equal(event.index, index);
+}
+
+/* A reader that has read to the end misses nothing, even if the store restores
+ * an older state and repeats events; a slow reader gets DROPPED. */
+static void history_continues_after_the_snapshot(void **state)
+{
+    struct fixture f;
+    struct hf_history_cursor slow, quick;
+    struct hf_event event;
+    struct hf_buf buf;
+
+    (void)state;
+    set_up(&f);
+    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
+    slow = quick = hf_history_seek(&f.store.history, 1);
+    buf = make_snapshot(&f);
+    run_command(&f, 50, hf_test_lock(2, "m", 4));
+    for (uint64_t i = 1; i <= 6; i++)
+        assert_true(hf_history_read(&f.store.history, &quick, &event));
+    assert_int_equal(hf_store_restore(&f.store, 50, buf.data, buf.size), HF_OK);
+    f.sequences[2]--;
+    run_command(&f, 50, hf_test_lock(2, "m", 4));
+    assert_false(hf_history_read(&f.store.history, &quick, &event));
+    run_command(&f, 60, hf_test_lock(1, "n", 5));
+    expect_event(&f, &quick, HF_EVENT_GRANTED, 7);
+    expect_event(&f, &slow, HF_EVENT_DROPPED, 6);
+    expect_event(&f, &slow, HF_EVENT_GRANTED, 6);
+    expect_event(&f, &slow, HF_EVENT_GRANTED, 7);
+    hf_buf_fini(&buf);
+    hf_store_fini(&f.store);
+}
+
+static void expect_empty(struct fixture *f)
+{
+    assert_int_equal(f->store.table.sessions.count, 0);
+    assert_int_equal(f->store.table.holds.count, 0);
+    assert_true(hf_store_next_deadline(&f->store) == HF_NEVER);
+    *f->sequences = 0;
+    assert_int_equal(run_command(f, 0, hf_test_open("new")).session, 1);
+}
+
+static void failed_restore_leaves_an_empty_store(void **state)
+{
+    struct fixture f, other;
+    enum hf_err err = HF_ENOMEM;
+    unsigned failures = 0;
+    struct hf_buf buf;
+
+    (void)state;
+    set_up(&f);
+    set_up(&other);
+    buf = make_snapshot(&f);
+    for (unsigned long nth = 1; err; nth++) {
+        hf_alloc_fail(nth, 1);
+        err = hf_store_restore(&other.store, 0, buf.data, buf.size);
+        if (!hf_alloc_failed() || !err)
+            continue;
+        assert_int_equal(err, HF_ENOMEM);
+        expect_empty(&other);
+        failures++;
+    }
+    assert_true(failures > 8);
+    assert_int_equal(hf_store_restore(&other.store, 0, buf.data, buf.size - 1),
+                     HF_EPROTO);
+    expect_empty(&other);
+    hf_buf_fini(&buf);
+    hf_store_fini(&f.store);
+    hf_store_fini(&other.store);
+}
+
 static void command_without_memory_changes_nothing(void **state)
 {
     struct fixture f;
@@ -191,6 +330,9 @@ int main(void)
         cmocka_unit_test(renewal_never_shortens_a_lease),
         cmocka_unit_test(ended_grant_has_no_lease),
         cmocka_unit_test(history_starts_when_it_is_enabled),
+        cmocka_unit_test(restored_leases_start_again_in_full),
+        cmocka_unit_test(history_continues_after_the_snapshot),
+        cmocka_unit_test(failed_restore_leaves_an_empty_store),
         cmocka_unit_test(command_without_memory_changes_nothing),
     };
 

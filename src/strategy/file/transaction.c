@@ -27,12 +27,22 @@ unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session)
     return HF_ARENA_SLOTS;
 }
 
+/* After the replica was loaded again, grants that it had before may have ended,
+ * or were never published. */
+static void drop_old_grants(struct hf_file *file)
+{
+    if (file->replica.reloaded)
+        hf_in_process_drop_grants(&file->local);
+    file->replica.reloaded = false;
+}
+
 void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_file *file = arg;
     bool ours = event->session->id == file->local.session;
     bool concerns = event->waited || event->kind == HF_EVENT_FORCED;
 
+    drop_old_grants(file);
     if ((ours && hf_in_process_note_event(&file->local, event)) ||
         !hf_watches_is_empty(&file->local.watches))
         file->local.has_reports = true;
@@ -161,8 +171,6 @@ static void file_run(struct hf_in_process *local, hf_time now,
     file->is_own_command = true;
     hf_replica_run(&file->replica, now, command, result);
     file->is_own_command = false;
-    if (file->replica.stale) /* the command was not published */
-        hf_in_process_drop_grants(local);
     if (result->err == HF_EUNAVAIL)
         local->cause = set_cannot_write(file);
     if (command->kind == HF_COMMAND_LOCK && result->position > 0)
@@ -246,9 +254,7 @@ static enum hf_err catch_up_replica(struct hf_file *file)
     struct hf_replica *replica = &file->replica;
     enum hf_err err = hf_replica_catch_up(replica);
 
-    if (replica->reloaded)
-        hf_in_process_reset_cursors(&file->local);
-    replica->reloaded = false;
+    drop_old_grants(file);
     if (err == HF_EPROTO)
         return set_broken(file, replica->damage);
     if (err)
@@ -353,23 +359,19 @@ void hf_transaction_end(struct hf_in_process *local)
 static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
 {
     struct hf_file *file = file_of(local);
-    const struct hf_history *history = &file->replica.store.history;
-    enum hf_err err = HF_OK;
+    struct hf_store *store = &file->replica.store;
 
     hf_transaction_own_slot(file)->watches = 1;
-    file->replica.keeps_history = true;
-    if (from > 0 && from <= file->replica.store.table.index &&
-        (!history->bytes || from < history->first))
-        err = hf_replica_reload_history(&file->replica);
-    return err;
+    if (hf_store_enable_history(store))
+        return HF_ENOMEM;
+    if (from > 0 && from <= store->table.index && from < store->history.first)
+        return hf_replica_reload_history(&file->replica);
+    return HF_OK;
 }
 
 static void file_unwatch(struct hf_in_process *local)
 {
-    struct hf_file *file = file_of(local);
-
-    hf_transaction_own_slot(file)->watches = 0;
-    file->replica.keeps_history = false;
+    hf_transaction_own_slot(file_of(local))->watches = 0;
 }
 
 void hf_transaction_retry_soon(struct hf_file *file)
