@@ -106,22 +106,28 @@ void hf_store_run(struct hf_store *store, hf_time now,
         *result = (struct hf_result){.err = HF_ENOMEM};
 }
 
-bool hf_store_find_due(const struct hf_store *store, hf_time now,
-                       struct hf_command *expire)
+size_t hf_store_take_due(struct hf_store *store, hf_time now,
+                         struct hf_command *expires, size_t max)
 {
-    struct hf_lease *lease = hf_leases_due(&store->leases, now);
-    struct hf_hold *hold;
+    size_t count = 0;
+    struct hf_lease *lease;
 
-    if (!lease)
-        return false;
-    hold = HF_CONTAINER(lease, struct hf_hold, lease);
-    *expire = (struct hf_command){
-        .kind = HF_COMMAND_EXPIRE,
-        .key = hf_hold_key(hold),
-        .token = hold->token,
-        .generation = hold->generation,
-    };
-    return true;
+    while (count < max && (lease = hf_leases_take(&store->leases, now))) {
+        const struct hf_hold *hold = HF_CONTAINER(lease, struct hf_hold, lease);
+
+        expires[count++] = (struct hf_command){
+            .kind = HF_COMMAND_EXPIRE,
+            .key = hf_hold_key(hold),
+            .token = hold->token,
+            .generation = hold->generation,
+        };
+    }
+    return count;
+}
+
+void hf_store_retry_due(struct hf_store *store)
+{
+    hf_leases_retry(&store->leases);
 }
 
 hf_time hf_store_deadline(const struct hf_store *store,

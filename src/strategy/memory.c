@@ -105,7 +105,7 @@ static enum hf_err memory_enter(struct hf_in_process *local)
 
     pthread_mutex_lock(&shared->mutex);
     shared->current = member_of(local);
-    while (hf_store_find_due(&shared->store, now, &expire)) {
+    while (hf_store_take_due(&shared->store, now, &expire, 1) > 0) {
         hf_store_run(&shared->store, now, &expire, &result);
         HF_ASSERT(result.err == HF_OK);
     }

@@ -46,7 +46,7 @@ static unsigned run_expiries(struct fixture *f, hf_time now)
     struct hf_command command;
     unsigned count = 0;
 
-    while (hf_store_find_due(&f->store, now, &command)) {
+    while (hf_store_take_due(&f->store, now, &command, 1) > 0) {
         assert_int_equal(run_command(f, now, command).err, HF_OK);
         count++;
     }
@@ -154,6 +154,106 @@ static void history_starts_when_it_is_enabled(void **state)
     assert_int_equal(event.kind, HF_EVENT_WITHDRAWN);
     assert_int_equal(event.token, 0);
     assert_int_equal(f.events, f.store.table.index);
+    hf_store_fini(&f.store);
+}
+
+/* ---- Leases whose EXPIREs are under way ----------------------------------*/
+
+#define MANY 5
+
+/* Session 1 holds "0" to "4", whose leases are due at 1000 to 1004. */
+static void lock_many(struct fixture *f, uint64_t tokens[MANY])
+{
+    static const char *const keys[MANY] = {"0", "1", "2", "3", "4"};
+
+    for (unsigned i = 0; i < MANY; i++)
+        tokens[i] = run_command(f, i, hf_test_lock(1, keys[i], i)).token;
+}
+
+static void due_leases_are_taken_once_and_in_order(void **state)
+{
+    struct hf_command expires[MANY];
+    uint64_t tokens[MANY];
+    struct fixture f;
+
+    (void)state;
+    set_up(&f);
+    lock_many(&f, tokens);
+    assert_int_equal(hf_store_take_due(&f.store, 999, expires, MANY), 0);
+    hf_alloc_fail(1, 1000);
+    assert_int_equal(hf_store_take_due(&f.store, 1003, expires, 3), 3);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(expires[i].token == tokens[i]);
+    assert_int_equal(hf_store_take_due(&f.store, 1003, expires, 3), 1);
+    assert_true(expires[0].token == tokens[3]);
+    assert_int_equal(hf_store_take_due(&f.store, 1003, expires, 3), 0);
+    assert_int_equal(hf_store_next_deadline(&f.store), 1004);
+    assert_false(hf_alloc_failed());
+    hf_store_fini(&f.store);
+}
+
+/* A RENEW is applied before the EXPIRE, which is void. The lease is due again
+ * at its new deadline. */
+static void renewed_lease_is_due_again(void **state)
+{
+    struct hf_command expire, again;
+    struct fixture f;
+    uint64_t token;
+
+    (void)state;
+    set_up(&f);
+    token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
+    assert_int_equal(hf_store_take_due(&f.store, 1000, &expire, 1), 1);
+    run_command(&f, 1010, hf_test_renew(1, "k", 1, token, 20));
+    assert_int_equal(run_command(&f, 1020, expire).err, HF_ENOTOWNER);
+    assert_int_equal(hf_store_next_deadline(&f.store), 1030);
+    assert_int_equal(hf_store_take_due(&f.store, 1029, &again, 1), 0);
+    assert_int_equal(hf_store_take_due(&f.store, 1030, &again, 1), 1);
+    assert_int_equal(again.generation, 1);
+    assert_int_equal(run_command(&f, 1040, again).err, HF_OK);
+    assert_null(hf_table_find(&f.store.table, hf_key_of("k")));
+    hf_store_fini(&f.store);
+}
+
+static void next_holder_has_a_lease_of_its_own(void **state)
+{
+    struct hf_command expire;
+    struct fixture f;
+
+    (void)state;
+    set_up(&f);
+    run_command(&f, 0, hf_test_lock(1, "k", 1));
+    run_command(&f, 0, hf_test_lock(2, "k", 2));
+    assert_int_equal(hf_store_take_due(&f.store, 1000, &expire, 1), 1);
+    assert_int_equal(run_command(&f, 1500, expire).err, HF_OK);
+    assert_int_equal(hf_store_next_deadline(&f.store), 2500);
+    assert_int_equal(run_command(&f, 1500, expire).err, HF_ENOTOWNER);
+    assert_int_equal(run_expiries(&f, 2499), 0);
+    assert_int_equal(run_expiries(&f, 2500), 1);
+    hf_store_fini(&f.store);
+}
+
+/* Of five leases that were taken, one is released, one is renewed and one
+ * expires. The others are due again. */
+static void lost_expiries_are_sent_again(void **state)
+{
+    struct hf_command expires[MANY];
+    uint64_t tokens[MANY];
+    struct fixture f;
+
+    (void)state;
+    set_up(&f);
+    lock_many(&f, tokens);
+    assert_int_equal(hf_store_take_due(&f.store, 2000, expires, MANY), MANY);
+    run_command(&f, 2000, hf_test_unlock(1, "1", 1, tokens[1]));
+    run_command(&f, 2000, hf_test_renew(1, "2", 2, tokens[2], 50));
+    assert_int_equal(run_command(&f, 2000, expires[3]).err, HF_OK);
+    hf_store_retry_due(&f.store);
+    assert_int_equal(hf_store_take_due(&f.store, 2000, expires, MANY), 2);
+    assert_true(expires[0].token + expires[1].token == tokens[0] + tokens[4]);
+    assert_int_equal(hf_store_take_due(&f.store, 2049, expires, MANY), 0);
+    assert_int_equal(hf_store_take_due(&f.store, 2050, expires, MANY), 1);
+    assert_true(expires[0].token == tokens[2]);
     hf_store_fini(&f.store);
 }
 
@@ -330,6 +430,10 @@ int main(void)
         cmocka_unit_test(renewal_never_shortens_a_lease),
         cmocka_unit_test(ended_grant_has_no_lease),
         cmocka_unit_test(history_starts_when_it_is_enabled),
+        cmocka_unit_test(due_leases_are_taken_once_and_in_order),
+        cmocka_unit_test(renewed_lease_is_due_again),
+        cmocka_unit_test(next_holder_has_a_lease_of_its_own),
+        cmocka_unit_test(lost_expiries_are_sent_again),
         cmocka_unit_test(restored_leases_start_again_in_full),
         cmocka_unit_test(history_continues_after_the_snapshot),
         cmocka_unit_test(failed_restore_leaves_an_empty_store),

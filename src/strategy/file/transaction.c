@@ -180,13 +180,17 @@ static void file_run(struct hf_in_process *local, hf_time now,
 static void expire_due(struct hf_file *file)
 {
     hf_time now = hf_in_process_now(&file->local);
+    struct hf_store *store = &file->replica.store;
     struct hf_command expire;
     struct hf_result result;
 
-    while (hf_store_find_due(&file->replica.store, now, &expire)) {
+    while (hf_store_take_due(store, now, &expire, 1) > 0) {
         file_run(&file->local, now, &expire, &result);
-        if (result.err && result.err != HF_ENOTHELD)
-            return; /* no memory or log space; the next transaction retries */
+        if (result.err && result.err != HF_ENOTHELD) {
+            /* no memory or log space; the next transaction retries */
+            hf_store_retry_due(store);
+            return;
+        }
     }
 }
 
