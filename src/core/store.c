@@ -37,11 +37,15 @@ static void on_table_event(void *arg, const struct hf_table_event *event)
     store->event(store->arg, event);
 }
 
-void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
-                   hf_table_event_fn *event, void *arg)
+enum hf_err hf_store_init(struct hf_store *store, const struct hf_seed *seed,
+                          size_t history_bytes, hf_table_event_fn *event,
+                          void *arg)
 {
     *store = (struct hf_store){.event = event, .arg = arg};
     hf_table_init(&store->table, seed, on_table_event, store);
+    if (history_bytes == 0)
+        return HF_OK;
+    return hf_store_enable_history(store, history_bytes);
 }
 
 void hf_store_fini(struct hf_store *store)
@@ -141,9 +145,9 @@ hf_time hf_store_next_deadline(const struct hf_store *store)
     return hf_leases_next_deadline(&store->leases);
 }
 
-enum hf_err hf_store_enable_history(struct hf_store *store)
+enum hf_err hf_store_enable_history(struct hf_store *store, size_t bytes)
 {
     if (store->history.bytes)
         return HF_OK;
-    return hf_history_init(&store->history, store->table.index + 1);
+    return hf_history_init(&store->history, bytes, store->table.index + 1);
 }

@@ -18,15 +18,19 @@
 struct hf_store {
     struct hf_table table;
     struct hf_leases leases;
-    struct hf_history history; /* from hf_store_enable_history() on */
-    hf_time now;               /* the time of the running command */
-    struct hf_hold *touched;   /* granted, renewed or queued for by it */
-    hf_table_event_fn *event;  /* the driver's, called after the store's */
+    struct hf_history history;
+    hf_time now;              /* the time of the running command */
+    struct hf_hold *touched;  /* granted, renewed or queued for by it */
+    hf_table_event_fn *event; /* the driver's, called after the store's */
     void *arg;
 };
 
-void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
-                   hf_table_event_fn *event, void *arg);
+/* Keep events for watches in `history_bytes` (history.h), from the start on; 0:
+ * keep none until hf_store_enable_history(). Can fail with HF_ENOMEM, but not
+ * with 0. */
+enum hf_err hf_store_init(struct hf_store *store, const struct hf_seed *seed,
+                          size_t history_bytes, hf_table_event_fn *event,
+                          void *arg);
 void hf_store_fini(struct hf_store *store);
 
 /* Remove all sessions and locks. The next token, session and event are the
@@ -64,7 +68,8 @@ hf_time hf_store_deadline(const struct hf_store *store,
                           const struct hf_hold *hold);
 hf_time hf_store_next_deadline(const struct hf_store *store);
 
-/* Keep events for watches, from the next event on. Can fail with HF_ENOMEM. */
-enum hf_err hf_store_enable_history(struct hf_store *store);
+/* Keep events for watches, from the next event on, if none are kept yet. Can
+ * fail with HF_ENOMEM. */
+enum hf_err hf_store_enable_history(struct hf_store *store, size_t bytes);
 
 #endif

@@ -13,6 +13,9 @@ struct watch {
     struct hf_history_cursor cursor;
 };
 
+/* The history starts with the first watch, not with the store: most stores are
+ * never watched, every client of file: has a store of its own, and events cost
+ * time and memory. */
 static enum hf_err add_local_watch(struct hf_in_process *local,
                                    const struct hf_request *request)
 {
@@ -20,7 +23,7 @@ static enum hf_err add_local_watch(struct hf_in_process *local,
     uint64_t from = request->from ? request->from : store->table.index + 1;
     struct watch *watch;
 
-    if (hf_store_enable_history(store))
+    if (hf_store_enable_history(store, HF_HISTORY_BYTES))
         return HF_ENOMEM;
     watch = hf_watches_add(&local->watches, request, sizeof(*watch));
     if (!watch)

@@ -231,7 +231,7 @@ static struct memory_store *new_store(struct registry *registry,
         return NULL;
     }
     init_mutex(&shared->mutex);
-    hf_store_init(&shared->store, &seed, on_memory_event, shared);
+    (void)hf_store_init(&shared->store, &seed, 0, on_memory_event, shared);
     shared->store.table.token = registry->last_token;
     hf_map_init(&shared->by_session);
     hf_dlist_init(&shared->watchers);

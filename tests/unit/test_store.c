@@ -35,7 +35,7 @@ static void set_up(struct fixture *f)
     static const struct hf_seed seed;
 
     *f = (struct fixture){0};
-    hf_store_init(&f->store, &seed, on_event, f);
+    assert_int_equal(hf_store_init(&f->store, &seed, 0, on_event, f), HF_OK);
     assert_int_equal(run_command(f, 0, hf_test_open("alice")).session, 1);
     assert_int_equal(run_command(f, 0, hf_test_open("bob")).session, 2);
 }
@@ -132,8 +132,10 @@ static void history_starts_when_it_is_enabled(void **state)
     (void)state;
     set_up(&f);
     token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
-    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
-    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_OK);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_OK);
     cursor = hf_history_seek(&f.store.history, f.store.table.index + 1);
     run_command(&f, 0, hf_test_lock(2, "k", 2));
     run_command(&f, 0, hf_test_unlock(1, "k", 1, token));
@@ -338,7 +340,8 @@ static void history_continues_after_the_snapshot(void **state)
 
     (void)state;
     set_up(&f);
-    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_OK);
     slow = quick = hf_history_seek(&f.store.history, 1);
     buf = make_snapshot(&f);
     run_command(&f, 50, hf_test_lock(2, "m", 4));
@@ -395,6 +398,30 @@ static void failed_restore_leaves_an_empty_store(void **state)
     hf_store_fini(&other.store);
 }
 
+static void history_is_kept_from_the_start(void **state)
+{
+    static const struct hf_seed seed;
+    struct fixture f = {0};
+    struct hf_history_cursor cursor;
+    struct hf_command open = hf_test_open("alice");
+    struct hf_result result;
+
+    (void)state;
+    hf_alloc_fail(1, 1);
+    assert_int_equal(hf_store_init(&f.store, &seed, 1 << 20, on_event, &f),
+                     HF_ENOMEM);
+    assert_true(hf_alloc_failed());
+    hf_store_fini(&f.store);
+    assert_int_equal(hf_store_init(&f.store, &seed, 1 << 20, on_event, &f),
+                     HF_OK);
+    hf_store_run(&f.store, 0, &open, &result);
+    run_command(&f, 0, hf_test_lock(1, "k", 1));
+    assert_int_equal(f.store.history.size, 1 << 20);
+    cursor = hf_history_seek(&f.store.history, 1);
+    expect_event(&f, &cursor, HF_EVENT_GRANTED, 1);
+    hf_store_fini(&f.store);
+}
+
 static void command_without_memory_changes_nothing(void **state)
 {
     struct fixture f;
@@ -417,7 +444,8 @@ static void command_without_memory_changes_nothing(void **state)
     assert_int_equal(result.err, HF_OK);
     assert_true(failed >= 2);
     hf_alloc_fail(1, 1);
-    assert_int_equal(hf_store_enable_history(&f.store), HF_ENOMEM);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_ENOMEM);
     assert_true(hf_alloc_failed());
     hf_store_fini(&f.store);
 }
@@ -437,6 +465,7 @@ int main(void)
         cmocka_unit_test(restored_leases_start_again_in_full),
         cmocka_unit_test(history_continues_after_the_snapshot),
         cmocka_unit_test(failed_restore_leaves_an_empty_store),
+        cmocka_unit_test(history_is_kept_from_the_start),
         cmocka_unit_test(command_without_memory_changes_nothing),
     };
 

@@ -22,7 +22,7 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      void *arg)
 {
     *replica = (struct hf_replica){.arena = arena};
-    hf_store_init(&replica->store, seed, event, arg);
+    (void)hf_store_init(&replica->store, seed, 0, event, arg);
     replica->store.table.token = arena->first_token;
 }
 

@@ -366,7 +366,7 @@ static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
     struct hf_store *store = &file->replica.store;
 
     hf_transaction_own_slot(file)->watches = 1;
-    if (hf_store_enable_history(store))
+    if (hf_store_enable_history(store, HF_HISTORY_BYTES))
         return HF_ENOMEM;
     if (from > 0 && from <= store->table.index && from < store->history.first)
         return hf_replica_reload_history(&file->replica);
