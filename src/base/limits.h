@@ -22,7 +22,9 @@
 #define HF_URL_MAX 4096      /* bytes of a URL */
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */
 
-#define HF_HISTORY_BYTES 262144  /* events kept for watchers, in bytes */
+#define HF_HISTORY_BYTES 262144 /* events kept by memory: and file:, in bytes */
+#define HF_HISTORY_MIN 4096     /* bytes: more than the largest event */
+#define HF_HISTORY_MAX (1 << 30) /* bytes of the largest history */
 #define HF_WATCH_QUEUE_MAX 1024  /* events queued for the callback of a watch */
 #define HF_LIST_MAX 1048576      /* keys in the result of one hf_list() */
 #define HF_LIST_TIMEOUT_MS 60000 /* deadline of a list that makes progress */

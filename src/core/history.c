@@ -19,7 +19,7 @@ struct record {
     char bytes[]; /* owner, NUL, key */
 };
 
-_Static_assert(HF_FITS(HF_HISTORY_BYTES, uint32_t), "record.size is too small");
+_Static_assert(HF_FITS(HF_HISTORY_MAX, uint32_t), "record.size is too small");
 _Static_assert(HF_FITS(HF_EVENT_ANY, uint16_t), "record.kind is too small");
 _Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "record.key_size is too small");
 _Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "record.owner_size is too small");
@@ -31,13 +31,25 @@ static struct record *record_at(const struct hf_history *history,
                                 uint64_t offset)
 {
     return (struct record *)(void *)(history->bytes +
-                                     offset % HF_HISTORY_BYTES);
+                                     (offset & (history->size - 1)));
 }
 
-enum hf_err hf_history_init(struct hf_history *history, uint64_t index)
+_Static_assert(ROUND(sizeof(struct record) + HF_NOTE_MAX + 1 + HF_KEY_MAX) <=
+                   HF_HISTORY_MIN,
+               "every record fits into the smallest ring");
+
+enum hf_err hf_history_init(struct hf_history *history, size_t size,
+                            uint64_t index)
 {
-    *history = (struct hf_history){.first = index, .next = index};
-    history->bytes = malloc(HF_HISTORY_BYTES);
+    HF_ASSERT(size <= HF_HISTORY_MAX);
+    *history = (struct hf_history){
+        .size = HF_HISTORY_MIN,
+        .first = index,
+        .next = index,
+    };
+    while (history->size < size)
+        history->size *= 2;
+    history->bytes = malloc(history->size);
     return history->bytes ? HF_OK : HF_ENOMEM;
 }
 
@@ -45,6 +57,13 @@ void hf_history_fini(struct hf_history *history)
 {
     free(history->bytes);
     *history = (struct hf_history){0};
+}
+
+void hf_history_restart(struct hf_history *history, uint64_t index)
+{
+    history->oldest = history->newest;
+    history->first = index;
+    history->next = index;
 }
 
 static void drop_oldest(struct hf_history *history)
@@ -60,7 +79,7 @@ static struct record *add_record(struct hf_history *history, size_t size)
 {
     struct record *record;
 
-    while (history->newest + size - history->oldest > HF_HISTORY_BYTES)
+    while (history->newest + size - history->oldest > history->size)
         drop_oldest(history);
     record = record_at(history, history->newest);
     record->size = (uint32_t)size;
@@ -74,7 +93,7 @@ void hf_history_add(struct hf_history *history, const struct hf_event *event)
     size_t owner_size = strlen(event->owner);
     size_t size =
         ROUND(sizeof(struct record) + owner_size + 1 + event->key.size);
-    size_t room = HF_HISTORY_BYTES - history->newest % HF_HISTORY_BYTES;
+    size_t room = history->size - (history->newest & (history->size - 1));
     struct record *record;
 
     HF_ASSERT(event->index == history->next);

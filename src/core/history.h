@@ -2,7 +2,7 @@
  *
  * Each reader has a cursor, so no events are queued per reader. A reader that
  * is too slow gets a DROPPED event where it missed events. The ring is
- * allocated once, by hf_history_init(). */
+ * allocated once, by hf_history_init(), and never grows. */
 #ifndef HF_CORE_HISTORY_H
 #define HF_CORE_HISTORY_H
 
@@ -10,7 +10,8 @@
 #include "base/limits.h"
 
 struct hf_history {
-    uint8_t *bytes;  /* HF_HISTORY_BYTES long; NULL: no events are kept yet */
+    uint8_t *bytes;  /* NULL: no events are kept */
+    uint64_t size;   /* of the ring in bytes, a power of two */
     uint64_t oldest; /* offset of the oldest record, and of the end; both */
     uint64_t newest; /* only increase, and are used modulo the size */
     uint64_t first;  /* index of the oldest event */
@@ -22,9 +23,17 @@ struct hf_history_cursor {
     uint64_t index; /* index of the next event to read */
 };
 
-/* Start to keep events. The first event added must have `index`. */
-enum hf_err hf_history_init(struct hf_history *history, uint64_t index);
+/* Start to keep events in a ring of at least `size` bytes, from HF_HISTORY_MIN
+ * to HF_HISTORY_MAX; the size is rounded up to a power of two. The first event
+ * added must have `index`. */
+enum hf_err hf_history_init(struct hf_history *history, size_t size,
+                            uint64_t index);
 void hf_history_fini(struct hf_history *history);
+
+/* Forget all events. The next event added must have `index`. Cursors stay valid:
+ * they read DROPPED if they missed events, and skip events that they have
+ * read. */
+void hf_history_restart(struct hf_history *history, uint64_t index);
 
 /* Add an event, whose index must be one above that of the last event. */
 void hf_history_add(struct hf_history *history, const struct hf_event *event);

@@ -1,8 +1,15 @@
 #include "core/lease.h"
 
+/* Taken leases are at the end of the heap, with a key that is never due. The
+ * deadline of a lease is not needed after it was taken: it has passed. */
+#define TAKEN HF_NEVER
+#define DEADLINE_MAX (HF_NEVER - 1)
+#define LONG_AGO 0
+
 void hf_leases_fini(struct hf_leases *leases)
 {
     hf_heap_fini(&leases->heap);
+    leases->taken = 0;
 }
 
 enum hf_err hf_leases_reserve(struct hf_leases *leases)
@@ -10,12 +17,23 @@ enum hf_err hf_leases_reserve(struct hf_leases *leases)
     return hf_heap_reserve(&leases->heap, leases->heap.count + 1);
 }
 
+static bool is_taken(const struct hf_leases *leases,
+                     const struct hf_lease *lease)
+{
+    return hf_heap_key(&leases->heap, &lease->link) == TAKEN;
+}
+
 void hf_leases_set(struct hf_leases *leases, struct hf_lease *lease,
                    hf_time deadline)
 {
-    if (hf_heap_has(&lease->link) &&
-        hf_heap_key(&leases->heap, &lease->link) >= deadline)
-        return;
+    if (deadline > DEADLINE_MAX)
+        deadline = DEADLINE_MAX;
+    if (hf_heap_has(&lease->link)) {
+        if (is_taken(leases, lease))
+            leases->taken--;
+        else if (hf_heap_key(&leases->heap, &lease->link) >= deadline)
+            return;
+    }
     hf_heap_set(&leases->heap, &lease->link, deadline);
 }
 
@@ -23,6 +41,8 @@ void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease)
 {
     if (!hf_heap_has(&lease->link))
         return;
+    if (is_taken(leases, lease))
+        leases->taken--;
     /* hf_leases_reserve() reserves room for one more lease than exist. One
      * lease less exists after the drop, so lower the reservation, and the array
      * can shrink with the number of leases. */
@@ -30,13 +50,28 @@ void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease)
     hf_heap_drop(&leases->heap, &lease->link);
 }
 
-struct hf_lease *hf_leases_due(const struct hf_leases *leases, hf_time now)
+struct hf_lease *hf_leases_take(struct hf_leases *leases, hf_time now)
 {
     struct hf_heap_link *top = hf_heap_top(&leases->heap);
+    hf_time deadline = hf_heap_top_key(&leases->heap);
 
-    if (!top || hf_heap_top_key(&leases->heap) > now)
+    if (!top || deadline > now || deadline == TAKEN)
         return NULL;
+    hf_heap_set(&leases->heap, top, TAKEN);
+    leases->taken++;
     return HF_CONTAINER(top, struct hf_lease, link);
+}
+
+/* Moving a slot to the front changes only the slots before it, which this loop
+ * has visited. */
+void hf_leases_retry(struct hf_leases *leases)
+{
+    for (size_t i = 0; leases->taken > 0; i++) {
+        if (leases->heap.slots[i].key != TAKEN)
+            continue;
+        hf_heap_set(&leases->heap, leases->heap.slots[i].link, LONG_AGO);
+        leases->taken--;
+    }
 }
 
 hf_time hf_leases_next_deadline(const struct hf_leases *leases)
@@ -49,5 +84,6 @@ hf_time hf_leases_deadline(const struct hf_leases *leases,
 {
     if (!hf_heap_has(&lease->link))
         return HF_NEVER;
-    return hf_heap_key(&leases->heap, &lease->link);
+    return is_taken(leases, lease) ? LONG_AGO
+                                   : hf_heap_key(&leases->heap, &lease->link);
 }

@@ -18,7 +18,6 @@ struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label)
     session->label_size = (uint8_t)label.size;
     hf_copy(session->label, label.data, label.size);
     hf_dlist_init(&session->waiting);
-    hf_dlist_init(&session->granted);
     return session;
 }
 

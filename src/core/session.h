@@ -8,8 +8,8 @@
  * command, other than a LOCK, of the same nonce.
  *
  * A LOCK that has to wait returns its position in the queue; when it is
- * granted, the grant overwrites the kept result. A session links its waiters,
- * and the grants after a wait that have not been reported to the client yet. */
+ * granted, the grant overwrites the kept result. A session links its
+ * waiters. */
 #ifndef HF_CORE_SESSION_H
 #define HF_CORE_SESSION_H
 
@@ -36,7 +36,6 @@ struct hf_session {
     uint32_t holds; /* keys held; a closed session exists until it is 0 */
     bool ended;     /* closed */
     struct hf_dlist waiting; /* waiters, by the sequence of their last LOCK */
-    struct hf_dlist granted; /* unreported grants after a wait, by token */
     uint8_t label_size;
     char label[];
 };

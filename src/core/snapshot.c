@@ -11,15 +11,17 @@
  *     token last_session index
  *     session count, each: id flags done highest label,
  *                          kept count, each: sequence kind nonce result
- *     hold count, each: key claim token generation flags,
- *                       waiter count, each: claim sequence arrival
+ *     hold count, each: key claim token generation forced,
+ *                       waiter count, each: claim sequence ahead
  *     checksum of all bytes before it
  *
- * A claim is: session nonce lease value note. An unreported grant needs only a
- * flag, because the hold has all its data. Sessions are ordered by id, holds by
- * token, and waiters by arrival, so equal tables have equal snapshots. */
+ * A claim is: session nonce lease value note. Sessions are ordered by id, holds
+ * by token, and waiters by arrival. `ahead` is the number of waiters that were
+ * ahead in the queue, not counting those that had left before the first waiter
+ * arrived: positions depend on it. Nothing depends on the seed, on capacities or
+ * on the number of restores, so equal tables have equal snapshots. */
 #define MAGIC UINT32_C(0x53464821) /* "!HFS" */
-#define VERSION 2
+#define VERSION 3
 #define CHECKSUM_SIZE 8
 #define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
 
@@ -97,6 +99,11 @@ static void encode_claim(const struct hf_table_waiter *claim,
     hf_buf_bytes(buf, data ? data + claim->value_size : NULL, claim->note_size);
 }
 
+static const struct hf_table_waiter *waiter_at(const struct hf_dlist *link)
+{
+    return HF_CONTAINER(link, const struct hf_table_waiter, in_queue);
+}
+
 static void encode_hold(const struct hf_hold *hold, struct hf_buf *buf)
 {
     struct hf_table_waiter holder = {
@@ -112,17 +119,15 @@ static void encode_hold(const struct hf_hold *hold, struct hf_buf *buf)
     encode_claim(&holder, buf);
     hf_buf_u64(buf, hold->token);
     hf_buf_u32(buf, hold->generation);
-    hf_buf_u8(buf,
-              (uint8_t)((hold->forced ? 1 : 0) | (hold->unreported ? 2 : 0)));
+    hf_buf_u8(buf, hold->forced);
     hf_buf_u32(buf, hold->waiters);
     for (struct hf_dlist *link = hold->queue.next; link != &hold->queue;
          link = link->next) {
-        struct hf_table_waiter *claim =
-            HF_CONTAINER(link, struct hf_table_waiter, in_queue);
+        const struct hf_table_waiter *claim = waiter_at(link);
 
         encode_claim(claim, buf);
         hf_buf_u64(buf, claim->sequence);
-        hf_buf_u64(buf, claim->arrival);
+        hf_buf_u64(buf, claim->arrival - waiter_at(hold->queue.next)->arrival);
     }
 }
 
@@ -262,14 +267,14 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     struct hf_table_waiter *claim;
     enum hf_err err = decode_claim(table, &read, reader);
     uint64_t sequence = hf_reader_u64(reader);
-    uint64_t arrival = hf_reader_u64(reader);
+    uint64_t ahead = hf_reader_u64(reader);
 
     if (err)
         return err;
     if (reader->failed || read.session->ended ||
         !is_consistent_waiter(&read, sequence) ||
         hf_table_find_waiter(table, hold, &read.nonce) ||
-        hf_nonce_equal(&read.nonce, &hold->nonce) || arrival > COUNTER_MAX)
+        hf_nonce_equal(&read.nonce, &hold->nonce) || ahead > COUNTER_MAX)
         return HF_EPROTO;
     claim = hf_table_add_waiter(table, hold, read.session, &read.nonce, LATEST);
     if (!claim)
@@ -278,26 +283,10 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     claim->value_size = (uint32_t)read.value.size;
     claim->note_size = (uint8_t)read.note.size;
     claim->sequence = sequence;
-    if (arrival < claim->arrival)
+    if (ahead + 1 < claim->arrival || (hold->waiters == 1 && ahead > 0))
         return HF_EPROTO; /* it arrived before the waiter ahead of it */
-    claim->arrival = arrival;
+    claim->arrival = ahead + 1;
     return hf_table_pack_data(read.value, read.note, &claim->data);
-}
-
-/* Create the claim of an unreported grant as a waiter, then grant it. */
-static enum hf_err restore_unreported(struct hf_table *table,
-                                      struct hf_hold *hold)
-{
-    struct hf_table_waiter *claim;
-
-    if (hold->session->ended)
-        return HF_EPROTO;
-    claim =
-        hf_table_add_waiter(table, hold, hold->session, &hold->nonce, LATEST);
-    if (!claim)
-        return HF_ENOMEM;
-    hf_table_grant_waiter(table, hold, claim);
-    return HF_OK;
 }
 
 static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
@@ -310,14 +299,14 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     enum hf_err err = decode_claim(table, &read, reader);
     uint64_t token = hf_reader_u64(reader);
     uint32_t generation = hf_reader_u32(reader);
-    uint8_t flags = hf_reader_u8(reader);
+    uint8_t forced = hf_reader_u8(reader);
     uint32_t waiters = hf_reader_u32(reader);
 
     if (err)
         return err;
     if (reader->failed || key.size < 1 ||
         hf_table_find_hashed(table, key, hash) ||
-        token <= last_hold_token(table) || token > table->token || flags > 3 ||
+        token <= last_hold_token(table) || token > table->token || forced > 1 ||
         waiters > HF_WAITERS_MAX)
         return HF_EPROTO;
     hold = hf_table_add_hashed(table, key, hash, read.session);
@@ -327,12 +316,10 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     hold->lease_ms = read.lease_ms;
     hold->token = token;
     hold->generation = generation;
-    hold->forced = (flags & 1) != 0;
+    hold->forced = forced;
     hold->value_size = (uint32_t)read.value.size;
     hold->note_size = (uint8_t)read.note.size;
     err = hf_table_pack_data(read.value, read.note, &hold->data);
-    if (!err && (flags & 2))
-        err = restore_unreported(table, hold);
     for (uint32_t i = 0; !err && i < waiters; i++)
         err = decode_waiter(table, hold, reader);
     return err;

@@ -10,7 +10,9 @@
 
 #include "core/table.h"
 
-/* buf->failed is set if memory runs out. */
+/* Equal tables are encoded to equal bytes: tables that have applied the same
+ * commands, whatever their seeds, and no matter how often each was restored.
+ * buf->failed is set if memory runs out. */
 void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf);
 
 /* Restore `table`, which must be empty. On HF_EPROTO and HF_ENOMEM the table is

@@ -1,5 +1,7 @@
 #include "core/store.h"
 
+#include "core/snapshot.h"
+
 static void record_history(struct hf_store *store,
                            const struct hf_table_event *event)
 {
@@ -35,11 +37,15 @@ static void on_table_event(void *arg, const struct hf_table_event *event)
     store->event(store->arg, event);
 }
 
-void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
-                   hf_table_event_fn *event, void *arg)
+enum hf_err hf_store_init(struct hf_store *store, const struct hf_seed *seed,
+                          size_t history_bytes, hf_table_event_fn *event,
+                          void *arg)
 {
     *store = (struct hf_store){.event = event, .arg = arg};
     hf_table_init(&store->table, seed, on_table_event, store);
+    if (history_bytes == 0)
+        return HF_OK;
+    return hf_store_enable_history(store, history_bytes);
 }
 
 void hf_store_fini(struct hf_store *store)
@@ -47,6 +53,47 @@ void hf_store_fini(struct hf_store *store)
     hf_table_fini(&store->table);
     hf_leases_fini(&store->leases);
     hf_history_fini(&store->history);
+}
+
+void hf_store_clear(struct hf_store *store)
+{
+    struct hf_table *table = &store->table;
+
+    hf_table_fini(table);
+    hf_table_init(table, &table->seed, table->event, table->arg);
+    hf_leases_fini(&store->leases);
+    store->touched = NULL;
+    hf_history_restart(&store->history, 1);
+}
+
+static enum hf_err start_leases(struct hf_store *store, hf_time now)
+{
+    struct hf_hold *hold = NULL;
+
+    while ((hold = hf_table_next_hold(&store->table, hold))) {
+        if (hf_leases_reserve(&store->leases))
+            return HF_ENOMEM;
+        hold->since = now;
+        hf_leases_set(&store->leases, &hold->lease,
+                      hf_time_add(now, hold->lease_ms));
+    }
+    return HF_OK;
+}
+
+enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
+                             const void *data, size_t size)
+{
+    enum hf_err err;
+
+    hf_store_clear(store);
+    err = hf_snapshot_decode(&store->table, data, size);
+    if (!err)
+        err = start_leases(store, now);
+    if (err)
+        hf_store_clear(store);
+    else
+        hf_history_restart(&store->history, store->table.index + 1);
+    return err;
 }
 
 void hf_store_run(struct hf_store *store, hf_time now,
@@ -63,22 +110,28 @@ void hf_store_run(struct hf_store *store, hf_time now,
         *result = (struct hf_result){.err = HF_ENOMEM};
 }
 
-bool hf_store_find_due(const struct hf_store *store, hf_time now,
-                       struct hf_command *expire)
+size_t hf_store_take_due(struct hf_store *store, hf_time now,
+                         struct hf_command *expires, size_t max)
 {
-    struct hf_lease *lease = hf_leases_due(&store->leases, now);
-    struct hf_hold *hold;
+    size_t count = 0;
+    struct hf_lease *lease;
 
-    if (!lease)
-        return false;
-    hold = HF_CONTAINER(lease, struct hf_hold, lease);
-    *expire = (struct hf_command){
-        .kind = HF_COMMAND_EXPIRE,
-        .key = hf_hold_key(hold),
-        .token = hold->token,
-        .generation = hold->generation,
-    };
-    return true;
+    while (count < max && (lease = hf_leases_take(&store->leases, now))) {
+        const struct hf_hold *hold = HF_CONTAINER(lease, struct hf_hold, lease);
+
+        expires[count++] = (struct hf_command){
+            .kind = HF_COMMAND_EXPIRE,
+            .key = hf_hold_key(hold),
+            .token = hold->token,
+            .generation = hold->generation,
+        };
+    }
+    return count;
+}
+
+void hf_store_retry_due(struct hf_store *store)
+{
+    hf_leases_retry(&store->leases);
 }
 
 hf_time hf_store_deadline(const struct hf_store *store,
@@ -92,9 +145,9 @@ hf_time hf_store_next_deadline(const struct hf_store *store)
     return hf_leases_next_deadline(&store->leases);
 }
 
-enum hf_err hf_store_enable_history(struct hf_store *store)
+enum hf_err hf_store_enable_history(struct hf_store *store, size_t bytes)
 {
     if (store->history.bytes)
         return HF_OK;
-    return hf_history_init(&store->history, store->table.index + 1);
+    return hf_history_init(&store->history, bytes, store->table.index + 1);
 }

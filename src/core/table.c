@@ -203,25 +203,19 @@ void hf_table_remove_waiter(struct hf_table *table,
 
 void hf_table_waiter_free(struct hf_table_waiter *waiter)
 {
+    if (!waiter)
+        return;
     free(waiter->data);
     free(waiter);
 }
 
-void hf_table_grant_waiter(struct hf_table *table, struct hf_hold *hold,
-                           struct hf_table_waiter *waiter)
+struct hf_table_waiter *hf_table_take_waiter(const struct hf_table_event *event)
 {
-    hf_table_remove_waiter(table, waiter);
-    hf_dlist_push_back(&waiter->session->granted, &waiter->in_session);
-    hold->unreported = waiter;
-}
+    struct hf_table_waiter *waiter = event->waiter ? *event->waiter : NULL;
 
-void hf_table_forget_unreported(struct hf_hold *hold)
-{
-    if (!hold->unreported)
-        return;
-    hf_dlist_remove(&hold->unreported->in_session);
-    hf_table_waiter_free(hold->unreported);
-    hold->unreported = NULL;
+    if (waiter)
+        *event->waiter = NULL;
+    return waiter;
 }
 
 /* ---- Holds --------------------------------------------------------------*/
@@ -310,8 +304,6 @@ static void free_queue(struct hf_hold *hold)
         link = link->next;
         hf_table_waiter_free(waiter);
     }
-    if (hold->unreported)
-        hf_table_waiter_free(hold->unreported);
 }
 
 static void break_walks(struct hf_table *table)

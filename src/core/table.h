@@ -17,8 +17,9 @@
  *   5. UNLOCK, RENEW and UPDATE have no effect unless nonce and token match,
  *      and EXPIRE has none unless token and generation match: if a RENEW is
  *      applied before an EXPIRE, the lock stays held;
- *   6. results and events depend only on the commands, not on `seed`, and are
- *      the same for a table restored from a snapshot (core/snapshot). */
+ *   6. state, results and events depend only on the commands, not on `seed`,
+ *      and are the same for a table restored from a snapshot
+ *      (core/snapshot). */
 #ifndef HF_CORE_TABLE_H
 #define HF_CORE_TABLE_H
 
@@ -29,16 +30,24 @@
 #include "core/lease.h"
 #include "core/session.h"
 
-/* A claim that waits, or whose grant has not been reported yet. */
+/* A claim that waits. When it is granted, it leaves the table, and a driver can
+ * take it to report the grant (hf_table_take_waiter()). The driver then has
+ * `nonce`, `token` and `since`, and can use `in_queue` as a link. */
 struct hf_table_waiter {
-    struct hf_dlist in_queue;    /* in hold->queue, while it waits */
-    struct hf_dlist in_session;  /* in session->waiting, then ->granted */
-    struct hf_map_link by_nonce; /* in table->waiting, while it waits */
+    struct hf_dlist in_queue;    /* in hold->queue */
+    struct hf_dlist in_session;  /* in session->waiting */
+    struct hf_map_link by_nonce; /* in table->waiting */
     struct hf_hold *hold;
     struct hf_session *session;
     struct hf_nonce nonce;
-    uint64_t sequence; /* the LOCK whose kept result the grant overwrites */
-    uint64_t arrival;  /* increases along the queue, perhaps with gaps */
+    union {
+        uint64_t sequence; /* the LOCK whose kept result the grant overwrites */
+        uint64_t token;    /* after the grant */
+    };
+    union {
+        uint64_t arrival; /* increases along the queue, perhaps with gaps */
+        hf_time since;    /* after the grant: for the driver */
+    };
     uint32_t lease_ms;
     uint32_t value_size;
     uint8_t *data; /* value, then note; NULL if both are empty */
@@ -51,7 +60,6 @@ struct hf_hold {
     struct hf_dlist by_token; /* in the table, in order of tokens */
     struct hf_dlist queue;    /* waiters, in order of arrival */
     struct hf_session *session;
-    struct hf_table_waiter *unreported; /* the holder's claim, until reported */
     uint64_t token;
     struct hf_nonce nonce;
     uint32_t generation; /* renewals since the grant */
@@ -63,10 +71,11 @@ struct hf_hold {
     /* For the driver. The table zeroes these members and never reads them. */
     struct hf_lease lease;
     hf_time since;
+    bool is_taken; /* the driver took the waiter of this grant */
 
+    bool forced; /* renewals are refused */
     uint16_t key_size;
     uint8_t note_size;
-    bool forced; /* renewals are refused */
     uint8_t key[];
 };
 
@@ -87,6 +96,7 @@ struct hf_table_event {
     uint64_t index;
     struct hf_hold *hold;
     const struct hf_session *session; /* the owner of the claim */
+    struct hf_table_waiter **waiter;  /* for hf_table_take_waiter() */
 };
 typedef void hf_table_event_fn(void *arg, const struct hf_table_event *event);
 
@@ -160,17 +170,13 @@ struct hf_session *hf_table_next_session(const struct hf_table *table,
 struct hf_session *hf_table_find_session(const struct hf_table *table,
                                          uint64_t id);
 
-/* Take the next grant that `session` waited for and that has not been reported
- * yet. Returns false if there is no such grant. A driver calls this after each
- * command, also for sessions of other drivers that share the store. */
-struct hf_grant {
-    struct hf_hold *hold;
-    struct hf_nonce nonce;
-    uint64_t token;
-    uint32_t generation;
-};
-bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
-                         struct hf_grant *grant);
+/* While GRANTED is reported: take the claim that has waited, to report its grant
+ * to the session later. This allocates nothing, so it cannot fail. The caller
+ * frees the waiter; the table frees a waiter that is not taken. Returns NULL if
+ * the claim has not waited. */
+struct hf_table_waiter *hf_table_take_waiter(
+    const struct hf_table_event *event);
+void hf_table_waiter_free(struct hf_table_waiter *waiter);
 
 /* The waiter with `nonce` in the queue of `hold`, or NULL. */
 struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,

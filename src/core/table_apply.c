@@ -17,7 +17,6 @@ static void emit_hold_event(struct hf_table *table, enum hf_event_kind kind,
 {
     struct hf_table_event event = {
         .kind = kind,
-        .waited = kind == HF_EVENT_GRANTED && hold->unreported,
         .lease_ms = kind == HF_EVENT_GRANTED ? hold->lease_ms : 0,
         .hold = hold,
         .session = session,
@@ -40,10 +39,26 @@ static void drop_holder(struct hf_table *table, struct hf_hold *hold)
 {
     struct hf_session *session = hold->session;
 
-    hf_table_forget_unreported(hold);
     hold->session = NULL;
     session->holds--;
     hf_table_drop_session(table, session);
+}
+
+/* Report the grant and pass the waiter to the driver, if the driver takes it. */
+static void emit_waiter_granted(struct hf_table *table, struct hf_hold *hold,
+                                struct hf_table_waiter *waiter)
+{
+    struct hf_table_event event = {
+        .kind = HF_EVENT_GRANTED,
+        .waited = true,
+        .lease_ms = hold->lease_ms,
+        .hold = hold,
+        .session = hold->session,
+        .waiter = &waiter,
+    };
+
+    emit_event(table, &event);
+    hf_table_waiter_free(waiter);
 }
 
 static void grant_first_waiter(struct hf_table *table, struct hf_hold *hold)
@@ -52,7 +67,7 @@ static void grant_first_waiter(struct hf_table *table, struct hf_hold *hold)
         HF_CONTAINER(hold->queue.next, struct hf_table_waiter, in_queue);
     struct hf_session_result *kept;
 
-    hf_table_grant_waiter(table, hold, waiter);
+    hf_table_remove_waiter(table, waiter);
     hold->session = waiter->session;
     hold->session->holds++;
     hold->nonce = waiter->nonce;
@@ -68,7 +83,8 @@ static void grant_first_waiter(struct hf_table *table, struct hf_hold *hold)
     kept = hf_session_find(waiter->session, waiter->sequence);
     if (kept)
         kept->result = (struct hf_result){.token = hold->token};
-    emit_hold_event(table, HF_EVENT_GRANTED, hold, hold->session);
+    waiter->token = hold->token;
+    emit_waiter_granted(table, hold, waiter);
 }
 
 /* End the grant, reporting it as `kind`, and grant the key to the first waiter,
@@ -119,9 +135,6 @@ static void close_session(struct hf_table *table, struct hf_session *session)
     while ((link = hf_dlist_take(&session->waiting)))
         withdraw_waiter(table,
                         HF_CONTAINER(link, struct hf_table_waiter, in_session));
-    while ((link = hf_dlist_first(&session->granted)))
-        hf_table_forget_unreported(
-            HF_CONTAINER(link, struct hf_table_waiter, in_session)->hold);
     session->ended = true;
     hf_table_drop_session(table, session);
 }
@@ -204,7 +217,6 @@ static enum hf_err apply_lock(struct hf_table *table,
     if (!hold)
         return grant_free_key(table, session, command, hash, result);
     if (hf_nonce_equal(&hold->nonce, &command->nonce)) {
-        hf_table_forget_unreported(hold);
         result->token = hold->token;
         result->generation = hold->generation;
         return HF_OK;
@@ -404,24 +416,4 @@ enum hf_err hf_table_apply(struct hf_table *table,
     if (!err)
         *result = answer;
     return err;
-}
-
-bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
-                         struct hf_grant *grant)
-{
-    struct hf_dlist *link = hf_dlist_first(&session->granted);
-    struct hf_hold *hold;
-
-    (void)table;
-    if (!link)
-        return false;
-    hold = HF_CONTAINER(link, struct hf_table_waiter, in_session)->hold;
-    *grant = (struct hf_grant){
-        .hold = hold,
-        .nonce = hold->nonce,
-        .token = hold->token,
-        .generation = hold->generation,
-    };
-    hf_table_forget_unreported(hold);
-    return true;
 }

@@ -31,10 +31,6 @@ void hf_table_assign_token(struct hf_table *table, struct hf_hold *hold);
 /* Remove and free a hold that has neither waiters nor a session. */
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold);
 
-/* Forget that the grant is unreported, because its session knows of it or
- * because the grant has ended. */
-void hf_table_forget_unreported(struct hf_hold *hold);
-
 /* Copy value and note into one block, which the caller owns; NULL if both are
  * empty. Can fail with HF_ENOMEM. */
 enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
@@ -59,12 +55,6 @@ void hf_table_waiter_set_session(struct hf_table_waiter *waiter,
 /* Unlink a waiter; the caller frees it. */
 void hf_table_remove_waiter(struct hf_table *table,
                             struct hf_table_waiter *waiter);
-
-/* Move a waiter from the queue to hold->unreported, until the grant is reported
- * to its session. */
-void hf_table_grant_waiter(struct hf_table *table, struct hf_hold *hold,
-                           struct hf_table_waiter *waiter);
-void hf_table_waiter_free(struct hf_table_waiter *waiter);
 
 /* ---- Sessions -----------------------------------------------------------*/
 

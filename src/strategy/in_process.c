@@ -205,11 +205,13 @@ enum hf_err hf_in_process_init(struct hf_in_process *local,
     local->expiry_timer.fire = on_local_expiry;
     local->more.run = on_more_events;
     hf_watches_init(&local->watches);
+    hf_dlist_init(&local->grants);
     return host->ops->timer_add(host, &local->expiry_timer);
 }
 
 void hf_in_process_fini(struct hf_in_process *local)
 {
+    hf_in_process_drop_grants(local);
     hf_watches_fini(&local->watches, NULL, NULL);
     local->host->ops->unpost(local->host, &local->more);
     local->host->ops->timer_remove(local->host, &local->expiry_timer);

@@ -24,11 +24,13 @@ struct hf_in_process {
     struct hf_timer
         expiry_timer; /* set to the next deadline while there are watches */
     struct hf_watches watches;
-    struct hf_post more;   /* reports the remaining events in the next turn */
-    uint64_t forced_token; /* token of a forced lock of this client that has not
-                              been reported; HF_ANY_TOKEN: there are several; 0:
-                              none. Used only inside the store */
-    bool has_reports;      /* there may be grants or events to report */
+    struct hf_post more;    /* reports the remaining events in the next turn */
+    struct hf_dlist grants; /* waiters of this client that were granted and are
+                               not reported yet. Used only inside the store */
+    uint64_t forced_token;  /* token of a forced lock of this client that has
+                               not been reported; HF_ANY_TOKEN: there are
+                               several; 0: none. Used only inside the store */
+    bool has_reports;       /* there may be grants or events to report */
     bool is_reporting;
     bool report_failed; /* `enter` failed, so retry_report is called */
     const char *cause;  /* why the last command failed, or NULL */
@@ -86,13 +88,21 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
  * are reported in the next turn. */
 void hf_in_process_report(struct hf_in_process *local);
 
-/* Record that a lock of this client was forced, for the next report. Call this
- * inside the store. */
-void hf_in_process_note_forced(struct hf_in_process *local, uint64_t token);
+/* Note an event about a claim of this client, for the next report. Returns true
+ * if there is something to report. Call this inside the store. */
+bool hf_in_process_note_event(struct hf_in_process *local,
+                              const struct hf_table_event *event);
 
-/* Reset the watches after the store was replaced. They report the events that
- * they missed as DROPPED. Call this inside the store. */
-void hf_in_process_reset_cursors(struct hf_in_process *local);
+/* Returns true if hf_in_process_note_event() has to be called for an event. */
+static inline bool hf_in_process_needs(const struct hf_table_event *event)
+{
+    return event->waited || event->kind == HF_EVENT_FORCED ||
+           (event->ends && event->hold->is_taken);
+}
+
+/* Drop the grants that are not reported yet; waiters find out by polling. Call
+ * this inside the store. */
+void hf_in_process_drop_grants(struct hf_in_process *local);
 
 /* Add and remove a watch. A repeated WATCH request has no effect. Only
  * in_process.c calls these, inside the store. */

@@ -13,6 +13,9 @@ struct watch {
     struct hf_history_cursor cursor;
 };
 
+/* The history starts with the first watch, not with the store: most stores are
+ * never watched, every client of file: has a store of its own, and events cost
+ * time and memory. */
 static enum hf_err add_local_watch(struct hf_in_process *local,
                                    const struct hf_request *request)
 {
@@ -20,7 +23,7 @@ static enum hf_err add_local_watch(struct hf_in_process *local,
     uint64_t from = request->from ? request->from : store->table.index + 1;
     struct watch *watch;
 
-    if (hf_store_enable_history(store))
+    if (hf_store_enable_history(store, HF_HISTORY_BYTES))
         return HF_ENOMEM;
     watch = hf_watches_add(&local->watches, request, sizeof(*watch));
     if (!watch)
@@ -57,15 +60,6 @@ void hf_in_process_unwatch(struct hf_in_process *local, uint64_t number)
     hf_watches_sweep(&local->watches, NULL, NULL);
     if (hf_watches_is_empty(&local->watches))
         local->ops->unwatch(local);
-}
-
-void hf_in_process_reset_cursors(struct hf_in_process *local)
-{
-    struct watch *watch = NULL;
-
-    while ((watch = hf_watches_next(&local->watches, watch)))
-        watch->cursor =
-            hf_history_seek(&local->store->history, watch->cursor.index);
 }
 
 /* ---- Reporting ----------------------------------------------------------*/
@@ -145,38 +139,82 @@ static bool pop_event(struct hf_in_process *local, struct event_copy *event)
     return found;
 }
 
-void hf_in_process_note_forced(struct hf_in_process *local, uint64_t token)
+/* ---- Grants -------------------------------------------------------------*/
+
+static struct hf_table_waiter *granted_at(struct hf_dlist *link)
 {
-    local->forced_token = local->forced_token ? HF_ANY_TOKEN : token;
+    return HF_CONTAINER(link, struct hf_table_waiter, in_queue);
+}
+
+static void note_grant(struct hf_in_process *local,
+                       const struct hf_table_event *event)
+{
+    struct hf_table_waiter *waiter = hf_table_take_waiter(event);
+
+    waiter->since = event->hold->since;
+    event->hold->is_taken = true;
+    hf_dlist_push_back(&local->grants, &waiter->in_queue);
+}
+
+void hf_in_process_drop_grants(struct hf_in_process *local)
+{
+    struct hf_dlist *link;
+
+    while ((link = hf_dlist_take(&local->grants)))
+        hf_table_waiter_free(granted_at(link));
+}
+
+/* Drop the grant with `token`, if it is not reported yet, because it has ended.
+ * The list is ordered by token. */
+static void drop_grant(struct hf_in_process *local, uint64_t token)
+{
+    struct hf_dlist *link = local->grants.next;
+
+    while (link != &local->grants && granted_at(link)->token < token)
+        link = link->next;
+    if (link == &local->grants || granted_at(link)->token != token)
+        return;
+    hf_dlist_remove(link);
+    hf_table_waiter_free(granted_at(link));
+}
+
+bool hf_in_process_note_event(struct hf_in_process *local,
+                              const struct hf_table_event *event)
+{
+    uint64_t token = event->hold->token;
+    bool broken = event->kind == HF_EVENT_FORCED;
+
+    if (event->waited)
+        note_grant(local, event);
+    else if (event->ends && event->hold->is_taken)
+        drop_grant(local, token);
+    if (broken)
+        local->forced_token = local->forced_token ? HF_ANY_TOKEN : token;
+    return event->waited || broken;
 }
 
 static bool pop_grant(struct hf_in_process *local, struct hf_push_grant *push,
                       uint64_t *forced_token)
 {
-    struct hf_table *table = &local->store->table;
-    struct hf_session *session;
-    struct hf_grant grant;
-    bool found;
+    struct hf_dlist *link;
 
     *forced_token = 0;
     if (!enter_store(local))
         return false;
     *forced_token = local->forced_token;
     local->forced_token = 0;
-    /* The session may not exist any more: if processes share the store, another
-     * process may have closed it. */
-    session = hf_table_find_session(table, local->session);
-    found = session && hf_table_take_grant(table, session, &grant);
-    if (found)
-        *push = (struct hf_push_grant){
-            .nonce = grant.nonce,
-            .token = grant.token,
-            .generation = grant.generation,
-            .anchor = {.known = true,
-                       .sent = grant.hold->since + local->offset},
-        };
+    link = hf_dlist_take(&local->grants);
     local->ops->leave(local);
-    return found;
+    if (!link)
+        return false;
+    *push = (struct hf_push_grant){
+        .nonce = granted_at(link)->nonce,
+        .token = granted_at(link)->token,
+        .anchor = {.known = true,
+                   .sent = granted_at(link)->since + local->offset},
+    };
+    hf_table_waiter_free(granted_at(link));
+    return true;
 }
 
 /* Report grants and forced locks. This needs no limit per turn, because there

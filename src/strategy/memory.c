@@ -81,17 +81,15 @@ static void notify_member(struct member *member)
 static void on_memory_event(void *arg, const struct hf_table_event *event)
 {
     struct memory_store *shared = arg;
-    bool broken = event->kind == HF_EVENT_FORCED;
     struct hf_map_link *found = NULL;
 
-    if (event->waited || broken)
+    if (hf_in_process_needs(event))
         found = hf_map_find(&shared->by_session, event->session->id);
     if (found) {
         struct member *member = HF_CONTAINER(found, struct member, link);
 
-        if (broken)
-            hf_in_process_note_forced(&member->local, event->hold->token);
-        notify_member(member);
+        if (hf_in_process_note_event(&member->local, event))
+            notify_member(member);
     }
     for (struct hf_dlist *link = shared->watchers.next;
          link != &shared->watchers; link = link->next)
@@ -112,7 +110,7 @@ static enum hf_err memory_enter(struct hf_in_process *local)
 
     pthread_mutex_lock(&shared->mutex);
     shared->current = member_of(local);
-    while (hf_store_find_due(&shared->store, now, &expire)) {
+    while (hf_store_take_due(&shared->store, now, &expire, 1) > 0) {
         hf_store_run(&shared->store, now, &expire, &result);
         HF_ASSERT(result.err == HF_OK);
     }
@@ -239,7 +237,7 @@ static struct memory_store *new_store(struct registry *registry,
         return NULL;
     }
     init_mutex(&shared->mutex);
-    hf_store_init(&shared->store, &seed, on_memory_event, shared);
+    (void)hf_store_init(&shared->store, &seed, 0, on_memory_event, shared);
     shared->store.table.token = registry->last_token;
     hf_map_init(&shared->by_session);
     hf_dlist_init(&shared->watchers);

@@ -108,7 +108,6 @@ struct hf_request {
 struct hf_push_grant {
     struct hf_nonce nonce;
     uint64_t token;
-    uint32_t generation;
     struct hf_anchor anchor;
     bool offered;
 };

@@ -64,7 +64,7 @@ static void list_is_refused_beyond_its_limit(void **state)
     struct hf_result result;
 
     (void)state;
-    hf_store_init(&store, &seed, ignore_event, NULL);
+    (void)hf_store_init(&store, &seed, 0, ignore_event, NULL);
     hf_store_run(&store, 0, &open, &result);
     for (unsigned i = 0; i <= HF_LIST_MAX; i++) {
         char key[16];

@@ -175,6 +175,70 @@ static void a_broken_lock_can_be_updated_but_not_renewed(void **state)
     hf_lock_free(lock);
 }
 
+/* Claim `key` for `ttl_ms` and hand it over to `client`, which waits, but does
+ * not run, so that it does not know of its grant. Returns the grant's token. */
+static uint64_t hand_over(struct hf_client *other, uint32_t ttl_ms,
+                          struct hf_lock **lock, struct hf_future **future)
+{
+    struct hf_key key = hf_key_of("k");
+    struct hf_lock *first = NULL;
+    struct hf_lock_opts opts;
+    struct hf_info info;
+    uint64_t token;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = HF_FOREVER;
+    assert_int_equal(hf_acquire(other, key, &opts, &first), HF_OK);
+    assert_int_equal(
+        hf_acquire_start(client, key, &opts, lock, NULL, NULL, future), HF_OK);
+    assert_int_equal(hf_release(first), HF_OK);
+    hf_lock_free(first);
+    assert_int_equal(hf_read(other, key, HF_LINEARIZABLE, &info), HF_OK);
+    assert_true(info.held);
+    token = info.token;
+    hf_info_fini(&info);
+    return token;
+}
+
+/* The client learns of its grant after the grant has been broken at once. It
+ * must not believe that it holds the lock, but claim it again. */
+static void a_grant_that_was_broken_is_not_reported(void **state)
+{
+    struct hf_client *other = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err;
+    uint64_t token;
+
+    (void)state;
+    assert_int_equal(hf_open("memory:manual", NULL, &other), HF_OK);
+    token = hand_over(other, 300, &lock, &future);
+    assert_int_equal(hf_force(other, hf_key_of("k"), token, true), HF_OK);
+    assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
+    assert_int_equal(err, HF_OK);
+    assert_true(hf_lock_token(lock) > token);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(other, 10000), HF_OK);
+}
+
+/* Grants that the client never learns of belong to the client, which frees
+ * them. (The sanitizers would report a leak.) */
+static void unreported_grants_are_freed_with_their_client(void **state)
+{
+    struct hf_client *other = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+
+    (void)state;
+    assert_int_equal(hf_open("memory:manual", NULL, &other), HF_OK);
+    (void)hand_over(other, 10000, &lock, &future);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(other, 10000), HF_OK);
+}
+
 #define CASE(name)                                                             \
     cmocka_unit_test_setup_teardown(name, open_client, close_client)
 
@@ -188,6 +252,8 @@ int main(void)
         CASE(a_lost_adopted_handle_cannot_be_renewed),
         CASE(hf_run_past_the_lease_is_expired),
         CASE(a_broken_lock_can_be_updated_but_not_renewed),
+        CASE(a_grant_that_was_broken_is_not_reported),
+        CASE(unreported_grants_are_freed_with_their_client),
     };
 
     return hf_test_main("manual", cases, HF_TEST_COUNT(cases), 0);

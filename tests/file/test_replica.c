@@ -74,7 +74,6 @@ static void open_client(struct client *client)
     hf_replica_init(&client->replica, &client->arena, &seed, ignore_event,
                     NULL);
     client->session = run_command(client, 1, hf_test_open("alice")).session;
-    client->replica.session = client->session;
 }
 
 static void close_client(struct client *client)

@@ -217,12 +217,14 @@ static void expire_due(struct hf_replica *replica)
     struct hf_command expire;
     struct hf_result result;
 
-    while (hf_store_find_due(&replica->store, NOW, &expire)) {
+    while (hf_store_take_due(&replica->store, NOW, &expire, 1) > 0) {
         hf_replica_run(replica, NOW, &expire, &result);
         if (result.err == HF_ENOTHELD || most-- == 0)
             abort(); /* a client would loop for ever */
-        if (result.err)
+        if (result.err) {
+            hf_store_retry_due(&replica->store);
             return;
+        }
     }
 }
 

@@ -47,29 +47,6 @@ const char *hf_pair_apply(struct hf_pair *pair,
     return difference;
 }
 
-/* The table reports the grants of a session in the order of their tokens, and
- * so does the twin. */
-const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
-{
-    struct hf_session *found = hf_table_find_session(&pair->table, session);
-    struct hf_grant grant;
-    struct hf_nonce nonce;
-    uint64_t token;
-
-    if (!found)
-        return NULL;
-    while (hf_table_take_grant(&pair->table, found, &grant)) {
-        if (grant.token != grant.hold->token || grant.hold->unreported)
-            return "a reported grant is not that of the holder";
-        if (!hf_twin_take_grant(pair->twin, session, &nonce, &token) ||
-            token != grant.token || !hf_nonce_equal(&nonce, &grant.nonce))
-            return "the table reports another grant than the twin";
-    }
-    if (hf_twin_take_grant(pair->twin, session, &nonce, &token))
-        return "the table does not report a grant";
-    return NULL;
-}
-
 const char *hf_pair_check(const struct hf_pair *pair)
 {
     const char *difference = hf_table_check(&pair->table);
@@ -195,8 +172,8 @@ static void draw_session(const struct hf_table *table,
         draw_sequence(session, command, bytes);
 }
 
-static void draw_command(const struct hf_table *table,
-                         struct hf_command *command, struct hf_reader *bytes)
+void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
+                  struct hf_reader *bytes)
 {
     static const enum hf_command_kind kinds[] = {
         HF_COMMAND_LOCK,   HF_COMMAND_LOCK,   HF_COMMAND_LOCK,
@@ -207,7 +184,10 @@ static void draw_command(const struct hf_table *table,
         HF_COMMAND_OPEN,   HF_COMMAND_CLOSE,
     };
 
-    *command = (struct hf_command){.kind = kinds[draw(bytes, 17)]};
+    *command = (struct hf_command){.kind = HF_COMMAND_OPEN};
+    if (table->last_session == 0)
+        return;
+    command->kind = kinds[draw(bytes, 17)];
     if (command->kind == HF_COMMAND_OPEN) {
         command->note = draw_bytes(bytes);
         return;
@@ -236,14 +216,11 @@ static void draw_command(const struct hf_table *table,
 const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes)
 {
     uint8_t choice = draw(bytes, 64);
-    struct hf_command command = {.kind = HF_COMMAND_OPEN};
+    struct hf_command command;
     struct hf_result result;
 
     if (choice == 63)
         return hf_pair_restore(pair);
-    if (choice > 55)
-        return hf_pair_take_grants(pair, pair->table.last_session - choice % 4);
-    if (pair->table.last_session > 0)
-        draw_command(&pair->table, &command, bytes);
+    hf_pair_draw(&pair->table, &command, bytes);
     return hf_pair_apply(pair, &command, &result);
 }

@@ -25,10 +25,6 @@ const char *hf_pair_apply(struct hf_pair *pair,
                           const struct hf_command *command,
                           struct hf_result *result);
 
-/* Take every unreported grant of `session` from the table and the twin, and
- * compare them. */
-const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session);
-
 /* Compare the whole state, and check the invariants of the table. */
 const char *hf_pair_check(const struct hf_pair *pair);
 
@@ -36,8 +32,13 @@ const char *hf_pair_check(const struct hf_pair *pair);
  * which must encode to the same bytes. */
 const char *hf_pair_restore(struct hf_pair *pair);
 
+/* Draw a command for `table`, over few keys, nonces and sessions. Missing bytes
+ * count as zeros. */
+void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
+                  struct hf_reader *bytes);
+
 /* Make one step that `bytes` choose: a command over few keys, nonces and
- * sessions, taking grants, or a restore. Missing bytes count as zeros. */
+ * sessions, or a restore. Missing bytes count as zeros. */
 const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes);
 
 #endif

@@ -18,7 +18,7 @@ struct claim {
     uint64_t arrival; /* position in the order of arrival */
     uint32_t lease_ms;
     bool holds;
-    bool unreported;
+    bool waited;
     bool forced;
     uint64_t token;
     uint32_t generation;
@@ -182,7 +182,7 @@ static void add_twin_event(struct hf_twin *twin, enum hf_event_kind kind,
 
     *event = (struct hf_twin_event){
         .kind = kind,
-        .waited = kind == HF_EVENT_GRANTED && about->unreported,
+        .waited = kind == HF_EVENT_GRANTED && about->waited,
         .ends = ends,
         .lease_ms = lease_ms,
         .index = ++twin->index,
@@ -190,6 +190,8 @@ static void add_twin_event(struct hf_twin *twin, enum hf_event_kind kind,
         .session = about->session,
         .key_size = about->key.size,
     };
+    if (event->waited)
+        event->granted = about->nonce;
     hf_copy(event->key, about->key.data, about->key.size);
 }
 
@@ -241,7 +243,7 @@ static void grant_claim(struct hf_twin *twin, struct claim *claim)
         find_result(find_session(twin, claim->session), claim->sequence);
 
     claim->holds = true;
-    claim->unreported = true;
+    claim->waited = true;
     claim->token = ++twin->token;
     if (kept)
         kept->result = (struct hf_result){.token = claim->token};
@@ -301,10 +303,6 @@ static void close_session(struct hf_twin *twin, struct session *session)
 
     while ((claim = first_waiter(twin, session->id)))
         withdraw_claim(twin, claim);
-    for (size_t i = 0; i < twin->claim_count; i++) {
-        if (twin->claims[i].session == session->id)
-            twin->claims[i].unreported = false;
-    }
     session->ended = true;
     remove_ended_sessions(twin);
 }
@@ -358,7 +356,6 @@ static void apply_lock(struct hf_twin *twin, const struct hf_command *command,
         result->token = holder->token;
         add_twin_event(twin, HF_EVENT_GRANTED, holder, false, holder->lease_ms);
     } else if (hf_nonce_equal(&holder->nonce, &command->nonce)) {
-        holder->unreported = false;
         result->token = holder->token;
         result->generation = holder->generation;
     } else if (waiter) {
@@ -589,27 +586,6 @@ void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
         run_once(twin, command, result);
 }
 
-/* Tokens rise, so the oldest grant has the smallest token. */
-bool hf_twin_take_grant(struct hf_twin *twin, uint64_t session,
-                        struct hf_nonce *nonce, uint64_t *token)
-{
-    struct claim *oldest = NULL;
-
-    for (size_t i = 0; i < twin->claim_count; i++) {
-        struct claim *claim = &twin->claims[i];
-
-        if (claim->unreported && claim->session == session &&
-            (!oldest || claim->token < oldest->token))
-            oldest = claim;
-    }
-    if (!oldest)
-        return false;
-    oldest->unreported = false;
-    *nonce = oldest->nonce;
-    *token = oldest->token;
-    return true;
-}
-
 struct hf_twin *hf_twin_new(void)
 {
     struct hf_twin *twin = resize(NULL, 1, sizeof(*twin));
@@ -648,6 +624,8 @@ void hf_twin_events_add(struct hf_twin_events *events,
         .session = event->session->id,
         .key_size = event->hold->key_size,
     };
+    if (event->waiter && (*event->waiter)->token == event->hold->token)
+        to->granted = (*event->waiter)->nonce;
     hf_copy(to->key, event->hold->key, event->hold->key_size);
 }
 
@@ -684,6 +662,7 @@ static bool events_equal(const struct hf_twin_event *a,
     return a->kind == b->kind && a->waited == b->waited && a->ends == b->ends &&
            a->lease_ms == b->lease_ms && a->token == b->token &&
            a->session == b->session && a->index == b->index &&
+           hf_nonce_equal(&a->granted, &b->granted) &&
            a->key_size == b->key_size && !memcmp(a->key, b->key, a->key_size);
 }
 
@@ -722,6 +701,7 @@ static const char *compare_queue(const struct hf_twin *twin,
 {
     struct hf_bytes key = {hold->key, hold->key_size};
     const struct hf_dlist *link = hold->queue.next;
+    uint64_t first[2] = {0}; /* the first waiter's arrival, in each table */
     size_t position = 0;
 
     for (; link != &hold->queue; link = link->next) {
@@ -729,9 +709,15 @@ static const char *compare_queue(const struct hf_twin *twin,
             HF_CONTAINER(link, struct hf_table_waiter, in_queue);
         const struct claim *b = find_waiter(twin, key, ++position);
 
+        if (b && position == 1) {
+            first[0] = a->arrival;
+            first[1] = b->arrival;
+        }
+
         if (!b || !hf_nonce_equal(&a->nonce, &b->nonce) ||
             a->session->id != b->session || a->sequence != b->sequence ||
-            a->lease_ms != b->lease_ms || a->arrival != b->arrival ||
+            a->lease_ms != b->lease_ms ||
+            a->arrival - first[0] != b->arrival - first[1] ||
             !data_equals(a->data, a->value_size, a->note_size, b))
             return set_text("another waiter at position %zu", position);
     }
@@ -752,8 +738,7 @@ static const char *compare_hold(const struct hf_twin *twin,
     if (!hf_nonce_equal(&a->nonce, &b->nonce) || a->session->id != b->session)
         return set_text("a key has another holder");
     if (a->token != b->token || a->generation != b->generation ||
-        a->lease_ms != b->lease_ms || a->forced != b->forced ||
-        (a->unreported != NULL) != b->unreported)
+        a->lease_ms != b->lease_ms || a->forced != b->forced)
         return set_text("a hold's token, generation, lease or flags");
     if (!data_equals(a->data, a->value_size, a->note_size, b))
         return set_text("a hold's value or note");
@@ -899,8 +884,6 @@ static const char *check_queue(const struct hf_table *table,
 static const char *check_hold(const struct hf_table *table,
                               const struct hf_hold *hold)
 {
-    const struct hf_table_waiter *unreported = hold->unreported;
-
     if (hold->key_size < 1 || hold->key_size > HF_KEY_MAX ||
         hf_table_find(table, hf_hold_key(hold)) != hold)
         return set_text("a key is in the table twice");
@@ -911,11 +894,6 @@ static const char *check_hold(const struct hf_table *table,
     if (!data_fits(hold->data, hold->value_size, hold->note_size,
                    hold->lease_ms))
         return set_text("a hold's value, note or lease");
-    if (unreported &&
-        (unreported->hold != hold || unreported->session != hold->session ||
-         hold->session->ended ||
-         !is_in_list(&hold->session->granted, &unreported->in_session)))
-        return set_text("an unreported grant");
     return check_queue(table, hold);
 }
 
@@ -925,8 +903,7 @@ static const char *check_session(const struct hf_table *table,
     if (session->id < 1 || session->id > table->last_session)
         return set_text("a session that was never opened");
     if (session->ended &&
-        (session->holds == 0 || !hf_dlist_is_empty(&session->waiting) ||
-         !hf_dlist_is_empty(&session->granted)))
+        (session->holds == 0 || !hf_dlist_is_empty(&session->waiting)))
         return set_text("an ended session");
     if (session->highest >= session->done &&
         session->highest - session->done >= HF_WINDOW_MAX)
@@ -983,15 +960,13 @@ static const char *check_waiting(const struct hf_session *session)
 struct sums {
     size_t holds;
     size_t waiting;
-    size_t unreported;
     size_t sessions;
 };
 
 static const char *check_sums(const struct hf_table *table, struct sums a,
                               struct sums b)
 {
-    if (a.holds != b.holds || a.waiting != b.waiting ||
-        a.unreported != b.unreported)
+    if (a.holds != b.holds || a.waiting != b.waiting)
         return set_text("holds and sessions do not add up");
     if (a.holds != table->holds.count || a.waiting != table->waiting.count ||
         b.sessions != table->sessions.count)
@@ -1013,7 +988,6 @@ const char *hf_table_check(const struct hf_table *table)
         violation = check_hold(table, hold);
         of_holds.holds++;
         of_holds.waiting += hold->waiters;
-        of_holds.unreported += hold->unreported != NULL;
     }
     while (!violation && (session = hf_table_next_session(table, session))) {
         violation = check_session(table, session);
@@ -1021,7 +995,6 @@ const char *hf_table_check(const struct hf_table *table)
             violation = check_waiting(session);
         of_sessions.holds += session->holds;
         of_sessions.waiting += list_length(&session->waiting);
-        of_sessions.unreported += list_length(&session->granted);
         of_sessions.sessions++;
     }
     if (!violation)

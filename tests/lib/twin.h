@@ -22,6 +22,8 @@ struct hf_twin_event {
     uint64_t index;
     uint64_t token; /* token of the hold */
     uint64_t session;
+    struct hf_nonce granted; /* nonce of a claim that was granted after a wait;
+                                otherwise zero */
     size_t key_size;
     uint8_t key[HF_KEY_MAX];
 };
@@ -39,11 +41,6 @@ void hf_twin_free(struct hf_twin *twin);
  * appended to `events`. */
 void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
                    struct hf_result *result, struct hf_twin_events *events);
-
-/* Take the oldest grant that has not been reported to `session`. Returns false
- * if there is none. */
-bool hf_twin_take_grant(struct hf_twin *twin, uint64_t session,
-                        struct hf_nonce *nonce, uint64_t *token);
 
 /* Append an event of the table. */
 void hf_twin_events_add(struct hf_twin_events *events,

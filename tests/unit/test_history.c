@@ -10,7 +10,7 @@ static struct hf_history new_history(uint64_t index)
 {
     struct hf_history history;
 
-    assert_int_equal(hf_history_init(&history, index), HF_OK);
+    assert_int_equal(hf_history_init(&history, HF_HISTORY_BYTES, index), HF_OK);
     return history;
 }
 
@@ -193,11 +193,11 @@ static void overwritten_filler_is_not_a_gap(void **state)
     event.key = (struct hf_key){bytes, HF_KEY_MAX};
     event.owner = "o";
     for (event.index = 1; wraps < 5; event.index++) {
-        uint64_t before = history.newest % HF_HISTORY_BYTES;
+        uint64_t before = history.newest % history.size;
         struct hf_event read;
 
         hf_history_add(&history, &event);
-        wraps += history.newest % HF_HISTORY_BYTES < before;
+        wraps += history.newest % history.size < before;
         if (event.index % 200 != 0)
             continue;
         while (cursor.index <= event.index) {
@@ -205,6 +205,60 @@ static void overwritten_filler_is_not_a_gap(void **state)
             assert_int_equal(read.kind, event.kind);
         }
     }
+    hf_history_fini(&history);
+}
+
+/* Every ring keeps as many events as it has room for; the smallest one has room
+ * for the largest event. */
+static void size_of_the_ring_is_a_setting(void **state)
+{
+    static const size_t sizes[] = {0, HF_HISTORY_MIN, 5000, 1 << 16, 1 << 20};
+    static const uint64_t rounded[] = {4096, 4096, 8192, 1 << 16, 1 << 20};
+    uint64_t kept = 0;
+
+    (void)state;
+    fill_bytes();
+    for (size_t i = 0; i < HF_TEST_COUNT(sizes); i++) {
+        struct hf_history history;
+        struct hf_history_cursor cursor;
+        uint64_t before = kept;
+
+        assert_int_equal(hf_history_init(&history, sizes[i], 1), HF_OK);
+        assert_true(history.size == rounded[i]);
+        for (uint64_t j = 1; j <= 5000; j++)
+            add_event(&history, j);
+        kept = history.next - history.first;
+        assert_true(history.newest - history.oldest <= history.size);
+        assert_true(kept >= history.size / 2048 && kept >= before);
+        cursor = hf_history_seek(&history, history.first);
+        for (uint64_t j = history.first; j <= 5000; j++)
+            expect_event(&history, &cursor, j);
+        hf_history_fini(&history);
+    }
+    assert_true(kept > 1000);
+}
+
+/* A restarted history continues at any index, and keeps its memory. */
+static void restarted_history_forgets_its_events(void **state)
+{
+    struct hf_history history = new_history(1);
+    struct hf_history_cursor behind = hf_history_seek(&history, 1);
+    struct hf_history_cursor ahead = hf_history_seek(&history, 102);
+    const uint8_t *ring = history.bytes;
+
+    (void)state;
+    fill_bytes();
+    for (uint64_t i = 1; i <= 50; i++)
+        add_event(&history, i);
+    hf_history_restart(&history, 100);
+    expect_dropped(&history, &behind);
+    expect_none(&history, &behind);
+    for (uint64_t i = 100; i <= 102; i++)
+        add_event(&history, i);
+    for (uint64_t i = 100; i <= 102; i++)
+        expect_event(&history, &behind, i);
+    expect_event(&history, &ahead, 102);
+    assert_ptr_equal(history.bytes, ring);
     hf_history_fini(&history);
 }
 
@@ -230,7 +284,7 @@ static void out_of_memory_is_reported(void **state)
 
     (void)state;
     hf_alloc_fail(1, 1);
-    assert_int_equal(hf_history_init(&history, 1), HF_ENOMEM);
+    assert_int_equal(hf_history_init(&history, HF_HISTORY_MIN, 1), HF_ENOMEM);
     assert_null(history.bytes);
     hf_history_fini(&history);
 }
@@ -245,6 +299,8 @@ int main(void)
         cmocka_unit_test(events_before_the_history_are_dropped),
         cmocka_unit_test(cursor_waits_for_a_future_index),
         cmocka_unit_test(overwritten_filler_is_not_a_gap),
+        cmocka_unit_test(size_of_the_ring_is_a_setting),
+        cmocka_unit_test(restarted_history_forgets_its_events),
         cmocka_unit_test(skipped_index_aborts),
         cmocka_unit_test(out_of_memory_is_reported),
     };

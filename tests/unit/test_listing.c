@@ -106,7 +106,7 @@ static int set_up(void **state)
     f->local.ops = &f->local_ops;
     f->local.store = &f->store;
     f->request.kind = HF_REQUEST_LIST;
-    hf_store_init(&f->store, &seed, no_event, NULL);
+    (void)hf_store_init(&f->store, &seed, 0, no_event, NULL);
     lock_all_keys(f);
     *state = f;
     return 0;
@@ -261,7 +261,7 @@ static void replace_store(struct fixture *f, unsigned step)
     if (step != 3)
         return;
     hf_store_fini(&f->store);
-    hf_store_init(&f->store, &seed, no_event, NULL);
+    (void)hf_store_init(&f->store, &seed, 0, no_event, NULL);
     f->sequence = 0;
     run_command(f, hf_test_open("holder"));
     for (unsigned i = 1000; i < KEYS; i++)

@@ -35,7 +35,7 @@ static struct hf_command with_data(struct hf_command command)
 }
 
 /* A table with everything that a snapshot can contain: an idle session, one
- * with locks, waiters and an unreported grant, and a closed one that still
+ * with locks and waiters, and a closed one that still
  * holds locks; values and notes; a forced and a renewed lock; kept results of
  * every kind. */
 static void make_table(struct hf_pair *pair)
@@ -111,7 +111,6 @@ static void table_survives_a_round_trip(void **state)
 
     (void)state;
     make_table(&pair);
-    assert_non_null(hf_table_find(&pair.table, hf_key_of("b"))->unreported);
     assert_true(hf_table_find_session(&pair.table, 1)->ended);
     assert_null(hf_pair_check(&pair));
     assert_null(hf_pair_restore(&pair));
@@ -135,7 +134,6 @@ static void restored_table_behaves_as_before(void **state)
     assert_int_equal(act(&pair, hf_test_lock(2, "a", 6), 3).position, 1);
     act(&pair, hf_test_expire("a", 1, 1), 0);
     assert_true(act(&pair, hf_test_lock(2, "a", 6), 3).token == token + 1);
-    assert_null(hf_pair_take_grants(&pair, 2));
     act(&pair, hf_test_expire("c", 3, 0), 0);
     assert_null(hf_table_find_session(&pair.table, 1));
     act(&pair, hf_test_lock(2, "c", 9), 10);
@@ -451,21 +449,21 @@ struct forgery {
     uint32_t lease_ms;
     uint64_t hold_token;
     uint64_t second_token;
-    uint8_t flags;
+    uint8_t forced;
     uint32_t waiter_count;
     uint64_t waiters_written;
     uint64_t waiter_session;
     unsigned waiter_nonce;
     uint32_t waiter_lease_ms;
     uint64_t waiter_sequence;
-    uint64_t arrival;
+    uint64_t ahead; /* of the first waiter */
+    uint64_t gap;   /* between the two waiters */
     bool same_waiter;
-    bool falling_arrival;
 };
 
 static const struct forgery valid_snapshot = {
     .magic = 0x53464821,
-    .version = 2,
+    .version = 3,
     .token = 9,
     .last_session = 5,
     .index = 20,
@@ -486,14 +484,14 @@ static const struct forgery valid_snapshot = {
     .lease_ms = 1000,
     .hold_token = 8,
     .second_token = 9,
-    .flags = 3,
+    .forced = 1,
     .waiter_count = 2,
     .waiters_written = 2,
     .waiter_session = 5,
     .waiter_nonce = 50,
     .waiter_lease_ms = 1000,
     .waiter_sequence = 3,
-    .arrival = 1,
+    .gap = 1,
 };
 
 static void put_claim(struct hf_buf *buf, uint64_t session, unsigned nonce,
@@ -537,21 +535,21 @@ static void put_session(struct hf_buf *buf, const struct forgery *x)
     }
 }
 
-/* Only the first hold has waiters and an unreported grant. */
+/* Only the first hold has waiters and is forced. */
 static void put_hold(struct hf_buf *buf, const struct forgery *x, bool first)
 {
     put_filler(buf, x->key_size, first || x->same_key ? 'a' : 'b');
     put_claim(buf, x->holder_session, 1, x->lease_ms);
     hf_buf_u64(buf, first ? x->hold_token : x->second_token);
     hf_buf_u32(buf, 0);
-    hf_buf_u8(buf, first ? x->flags : 0);
+    hf_buf_u8(buf, first ? x->forced : 0);
     hf_buf_u32(buf, first ? x->waiter_count : 0);
     for (unsigned i = 0; first && i < x->waiters_written; i++) {
         put_claim(buf, x->waiter_session,
                   x->waiter_nonce + (x->same_waiter ? 0 : i),
                   x->waiter_lease_ms);
         hf_buf_u64(buf, i == 0 ? x->waiter_sequence : 4);
-        hf_buf_u64(buf, x->falling_arrival ? x->arrival : x->arrival + i);
+        hf_buf_u64(buf, x->ahead + i * x->gap);
     }
 }
 
@@ -625,9 +623,7 @@ static void inconsistent_sessions_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.session = x.holder_session = x.waiter_session = 0);
     EXPECT(HF_EPROTO, x.ended = 2);
     EXPECT(HF_EPROTO, x.ended = 1);
-    EXPECT(HF_EPROTO, x.ended = 1, x.flags = 0);
-    EXPECT(HF_OK, x.ended = 1, x.flags = 0, x.waiter_count = 0,
-           x.waiters_written = 0);
+    EXPECT(HF_OK, x.ended = 1, x.waiter_count = 0, x.waiters_written = 0);
     EXPECT(HF_EPROTO, x.ended = 1, x.hold_count = 0, x.holds_written = 0);
     EXPECT(HF_OK, x.highest = x.done + HF_WINDOW_MAX - 1);
     EXPECT(HF_EPROTO, x.highest = x.done + HF_WINDOW_MAX);
@@ -663,7 +659,7 @@ static void inconsistent_holds_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.lease_ms = 0);
     EXPECT(HF_OK, x.lease_ms = HF_LEASE_MAX_MS);
     EXPECT(HF_EPROTO, x.lease_ms = HF_LEASE_MAX_MS + 1);
-    EXPECT(HF_EPROTO, x.flags = 4);
+    EXPECT(HF_EPROTO, x.forced = 2);
     EXPECT(HF_EPROTO, x.waiter_count = 3);
     EXPECT(HF_EPROTO, x.waiter_count = 1);
     EXPECT(HF_EPROTO, x.waiter_count = HF_WAITERS_MAX + 1);
@@ -682,10 +678,11 @@ static void inconsistent_waiters_are_rejected(void **state)
     EXPECT(HF_OK, x.waiter_sequence = 1);
     EXPECT(HF_EPROTO, x.kept_nonce = 60);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_UNLOCK);
-    EXPECT(HF_EPROTO, x.arrival = 0);
-    EXPECT(HF_EPROTO, x.falling_arrival = true);
-    EXPECT(HF_OK, x.arrival = 100);
-    EXPECT(HF_EPROTO, x.arrival = UINT64_MAX / 2 + 1);
+    EXPECT(HF_EPROTO, x.ahead = 1);
+    EXPECT(HF_EPROTO, x.gap = 0);
+    EXPECT(HF_OK, x.gap = 100);
+    EXPECT(HF_OK, x.gap = UINT64_MAX / 2);
+    EXPECT(HF_EPROTO, x.gap = UINT64_MAX / 2 + 1);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 #include "core/store.h"
 
+#include "core/snapshot.h"
 #include "lib/alloc.h"
 #include "lib/commands.h"
 #include "lib/runner.h"
@@ -34,7 +35,7 @@ static void set_up(struct fixture *f)
     static const struct hf_seed seed;
 
     *f = (struct fixture){0};
-    hf_store_init(&f->store, &seed, on_event, f);
+    assert_int_equal(hf_store_init(&f->store, &seed, 0, on_event, f), HF_OK);
     assert_int_equal(run_command(f, 0, hf_test_open("alice")).session, 1);
     assert_int_equal(run_command(f, 0, hf_test_open("bob")).session, 2);
 }
@@ -45,7 +46,7 @@ static unsigned run_expiries(struct fixture *f, hf_time now)
     struct hf_command command;
     unsigned count = 0;
 
-    while (hf_store_find_due(&f->store, now, &command)) {
+    while (hf_store_take_due(&f->store, now, &command, 1) > 0) {
         assert_int_equal(run_command(f, now, command).err, HF_OK);
         count++;
     }
@@ -131,8 +132,10 @@ static void history_starts_when_it_is_enabled(void **state)
     (void)state;
     set_up(&f);
     token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
-    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
-    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_OK);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_OK);
     cursor = hf_history_seek(&f.store.history, f.store.table.index + 1);
     run_command(&f, 0, hf_test_lock(2, "k", 2));
     run_command(&f, 0, hf_test_unlock(1, "k", 1, token));
@@ -153,6 +156,269 @@ static void history_starts_when_it_is_enabled(void **state)
     assert_int_equal(event.kind, HF_EVENT_WITHDRAWN);
     assert_int_equal(event.token, 0);
     assert_int_equal(f.events, f.store.table.index);
+    hf_store_fini(&f.store);
+}
+
+/* ---- Leases whose EXPIREs are under way ----------------------------------*/
+
+#define MANY 5
+
+/* Session 1 holds "0" to "4", whose leases are due at 1000 to 1004. */
+static void lock_many(struct fixture *f, uint64_t tokens[MANY])
+{
+    static const char *const keys[MANY] = {"0", "1", "2", "3", "4"};
+
+    for (unsigned i = 0; i < MANY; i++)
+        tokens[i] = run_command(f, i, hf_test_lock(1, keys[i], i)).token;
+}
+
+static void due_leases_are_taken_once_and_in_order(void **state)
+{
+    struct hf_command expires[MANY];
+    uint64_t tokens[MANY];
+    struct fixture f;
+
+    (void)state;
+    set_up(&f);
+    lock_many(&f, tokens);
+    assert_int_equal(hf_store_take_due(&f.store, 999, expires, MANY), 0);
+    hf_alloc_fail(1, 1000);
+    assert_int_equal(hf_store_take_due(&f.store, 1003, expires, 3), 3);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(expires[i].token == tokens[i]);
+    assert_int_equal(hf_store_take_due(&f.store, 1003, expires, 3), 1);
+    assert_true(expires[0].token == tokens[3]);
+    assert_int_equal(hf_store_take_due(&f.store, 1003, expires, 3), 0);
+    assert_int_equal(hf_store_next_deadline(&f.store), 1004);
+    assert_false(hf_alloc_failed());
+    hf_store_fini(&f.store);
+}
+
+/* A RENEW is applied before the EXPIRE, which is void. The lease is due again
+ * at its new deadline. */
+static void renewed_lease_is_due_again(void **state)
+{
+    struct hf_command expire, again;
+    struct fixture f;
+    uint64_t token;
+
+    (void)state;
+    set_up(&f);
+    token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
+    assert_int_equal(hf_store_take_due(&f.store, 1000, &expire, 1), 1);
+    run_command(&f, 1010, hf_test_renew(1, "k", 1, token, 20));
+    assert_int_equal(run_command(&f, 1020, expire).err, HF_ENOTOWNER);
+    assert_int_equal(hf_store_next_deadline(&f.store), 1030);
+    assert_int_equal(hf_store_take_due(&f.store, 1029, &again, 1), 0);
+    assert_int_equal(hf_store_take_due(&f.store, 1030, &again, 1), 1);
+    assert_int_equal(again.generation, 1);
+    assert_int_equal(run_command(&f, 1040, again).err, HF_OK);
+    assert_null(hf_table_find(&f.store.table, hf_key_of("k")));
+    hf_store_fini(&f.store);
+}
+
+static void next_holder_has_a_lease_of_its_own(void **state)
+{
+    struct hf_command expire;
+    struct fixture f;
+
+    (void)state;
+    set_up(&f);
+    run_command(&f, 0, hf_test_lock(1, "k", 1));
+    run_command(&f, 0, hf_test_lock(2, "k", 2));
+    assert_int_equal(hf_store_take_due(&f.store, 1000, &expire, 1), 1);
+    assert_int_equal(run_command(&f, 1500, expire).err, HF_OK);
+    assert_int_equal(hf_store_next_deadline(&f.store), 2500);
+    assert_int_equal(run_command(&f, 1500, expire).err, HF_ENOTOWNER);
+    assert_int_equal(run_expiries(&f, 2499), 0);
+    assert_int_equal(run_expiries(&f, 2500), 1);
+    hf_store_fini(&f.store);
+}
+
+/* Of five leases that were taken, one is released, one is renewed and one
+ * expires. The others are due again. */
+static void lost_expiries_are_sent_again(void **state)
+{
+    struct hf_command expires[MANY];
+    uint64_t tokens[MANY];
+    struct fixture f;
+
+    (void)state;
+    set_up(&f);
+    lock_many(&f, tokens);
+    assert_int_equal(hf_store_take_due(&f.store, 2000, expires, MANY), MANY);
+    run_command(&f, 2000, hf_test_unlock(1, "1", 1, tokens[1]));
+    run_command(&f, 2000, hf_test_renew(1, "2", 2, tokens[2], 50));
+    assert_int_equal(run_command(&f, 2000, expires[3]).err, HF_OK);
+    hf_store_retry_due(&f.store);
+    assert_int_equal(hf_store_take_due(&f.store, 2000, expires, MANY), 2);
+    assert_true(expires[0].token + expires[1].token == tokens[0] + tokens[4]);
+    assert_int_equal(hf_store_take_due(&f.store, 2049, expires, MANY), 0);
+    assert_int_equal(hf_store_take_due(&f.store, 2050, expires, MANY), 1);
+    assert_true(expires[0].token == tokens[2]);
+    hf_store_fini(&f.store);
+}
+
+/* ---- Restoring ----------------------------------------------------------*/
+
+static struct hf_buf encode(const struct fixture *f)
+{
+    struct hf_buf buf = {0};
+
+    hf_snapshot_encode(&f->store.table, &buf);
+    assert_false(buf.failed);
+    return buf;
+}
+
+static const struct hf_hold *hold_of(const struct fixture *f, const char *key)
+{
+    return hf_table_find(&f->store.table, hf_key_of(key));
+}
+
+/* "k" is renewed, first for 5000 ms and then for a shorter time; "l" has a
+ * waiter. */
+static struct hf_buf make_snapshot(struct fixture *f)
+{
+    uint64_t token = run_command(f, 0, hf_test_lock(1, "k", 1)).token;
+
+    run_command(f, 10, hf_test_renew(1, "k", 1, token, 5000));
+    run_command(f, 20, hf_test_renew(1, "k", 1, token, 100));
+    run_command(f, 30, hf_test_lock(1, "l", 2));
+    run_command(f, 40, hf_test_lock(2, "l", 3));
+    return encode(f);
+}
+
+/* The contents that the store had before are gone, with their leases. */
+static void restored_leases_start_again_in_full(void **state)
+{
+    struct fixture f, other;
+    struct hf_buf buf;
+
+    (void)state;
+    set_up(&f);
+    set_up(&other);
+    buf = make_snapshot(&f);
+    run_command(&other, 0, hf_test_lock(1, "other", 9));
+    assert_int_equal(
+        hf_store_restore(&other.store, 1000000, buf.data, buf.size), HF_OK);
+    assert_null(hold_of(&other, "other"));
+    assert_int_equal(hf_store_deadline(&other.store, hold_of(&other, "k")),
+                     1005000);
+    assert_int_equal(hf_store_deadline(&other.store, hold_of(&other, "l")),
+                     1001000);
+    assert_int_equal(hold_of(&other, "k")->since, 1000000);
+    assert_int_equal(run_expiries(&other, 1000999), 0);
+    assert_int_equal(run_expiries(&other, 1001000), 1);
+    assert_int_equal(hf_store_deadline(&other.store, hold_of(&other, "l")),
+                     1002000);
+    assert_int_equal(run_expiries(&other, 1004999), 1);
+    assert_int_equal(run_expiries(&other, 1005000), 1);
+    hf_buf_fini(&buf);
+    hf_store_fini(&f.store);
+    hf_store_fini(&other.store);
+}
+
+static void expect_event(const struct fixture *f,
+                         struct hf_history_cursor *cursor,
+                         enum hf_event_kind kind, uint64_t index)
+{
+    struct hf_event event;
+
+    assert_true(hf_history_read(&f->store.history, cursor, &event));
+    assert_int_equal(event.kind, kind);
+    assert_int_equal(event.index, index);
+}
+
+/* A reader that has read to the end misses nothing, even if the store restores
+ * an older state and repeats events; a slow reader gets DROPPED. */
+static void history_continues_after_the_snapshot(void **state)
+{
+    struct fixture f;
+    struct hf_history_cursor slow, quick;
+    struct hf_event event;
+    struct hf_buf buf;
+
+    (void)state;
+    set_up(&f);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_OK);
+    slow = quick = hf_history_seek(&f.store.history, 1);
+    buf = make_snapshot(&f);
+    run_command(&f, 50, hf_test_lock(2, "m", 4));
+    for (uint64_t i = 1; i <= 6; i++)
+        assert_true(hf_history_read(&f.store.history, &quick, &event));
+    assert_int_equal(hf_store_restore(&f.store, 50, buf.data, buf.size), HF_OK);
+    f.sequences[2]--;
+    run_command(&f, 50, hf_test_lock(2, "m", 4));
+    assert_false(hf_history_read(&f.store.history, &quick, &event));
+    run_command(&f, 60, hf_test_lock(1, "n", 5));
+    expect_event(&f, &quick, HF_EVENT_GRANTED, 7);
+    expect_event(&f, &slow, HF_EVENT_DROPPED, 6);
+    expect_event(&f, &slow, HF_EVENT_GRANTED, 6);
+    expect_event(&f, &slow, HF_EVENT_GRANTED, 7);
+    hf_buf_fini(&buf);
+    hf_store_fini(&f.store);
+}
+
+static void expect_empty(struct fixture *f)
+{
+    assert_int_equal(f->store.table.sessions.count, 0);
+    assert_int_equal(f->store.table.holds.count, 0);
+    assert_true(hf_store_next_deadline(&f->store) == HF_NEVER);
+    *f->sequences = 0;
+    assert_int_equal(run_command(f, 0, hf_test_open("new")).session, 1);
+}
+
+static void failed_restore_leaves_an_empty_store(void **state)
+{
+    struct fixture f, other;
+    enum hf_err err = HF_ENOMEM;
+    unsigned failures = 0;
+    struct hf_buf buf;
+
+    (void)state;
+    set_up(&f);
+    set_up(&other);
+    buf = make_snapshot(&f);
+    for (unsigned long nth = 1; err; nth++) {
+        hf_alloc_fail(nth, 1);
+        err = hf_store_restore(&other.store, 0, buf.data, buf.size);
+        if (!hf_alloc_failed() || !err)
+            continue;
+        assert_int_equal(err, HF_ENOMEM);
+        expect_empty(&other);
+        failures++;
+    }
+    assert_true(failures > 8);
+    assert_int_equal(hf_store_restore(&other.store, 0, buf.data, buf.size - 1),
+                     HF_EPROTO);
+    expect_empty(&other);
+    hf_buf_fini(&buf);
+    hf_store_fini(&f.store);
+    hf_store_fini(&other.store);
+}
+
+static void history_is_kept_from_the_start(void **state)
+{
+    static const struct hf_seed seed;
+    struct fixture f = {0};
+    struct hf_history_cursor cursor;
+    struct hf_command open = hf_test_open("alice");
+    struct hf_result result;
+
+    (void)state;
+    hf_alloc_fail(1, 1);
+    assert_int_equal(hf_store_init(&f.store, &seed, 1 << 20, on_event, &f),
+                     HF_ENOMEM);
+    assert_true(hf_alloc_failed());
+    hf_store_fini(&f.store);
+    assert_int_equal(hf_store_init(&f.store, &seed, 1 << 20, on_event, &f),
+                     HF_OK);
+    hf_store_run(&f.store, 0, &open, &result);
+    run_command(&f, 0, hf_test_lock(1, "k", 1));
+    assert_int_equal(f.store.history.size, 1 << 20);
+    cursor = hf_history_seek(&f.store.history, 1);
+    expect_event(&f, &cursor, HF_EVENT_GRANTED, 1);
     hf_store_fini(&f.store);
 }
 
@@ -178,7 +444,8 @@ static void command_without_memory_changes_nothing(void **state)
     assert_int_equal(result.err, HF_OK);
     assert_true(failed >= 2);
     hf_alloc_fail(1, 1);
-    assert_int_equal(hf_store_enable_history(&f.store), HF_ENOMEM);
+    assert_int_equal(hf_store_enable_history(&f.store, HF_HISTORY_BYTES),
+                     HF_ENOMEM);
     assert_true(hf_alloc_failed());
     hf_store_fini(&f.store);
 }
@@ -191,6 +458,14 @@ int main(void)
         cmocka_unit_test(renewal_never_shortens_a_lease),
         cmocka_unit_test(ended_grant_has_no_lease),
         cmocka_unit_test(history_starts_when_it_is_enabled),
+        cmocka_unit_test(due_leases_are_taken_once_and_in_order),
+        cmocka_unit_test(renewed_lease_is_due_again),
+        cmocka_unit_test(next_holder_has_a_lease_of_its_own),
+        cmocka_unit_test(lost_expiries_are_sent_again),
+        cmocka_unit_test(restored_leases_start_again_in_full),
+        cmocka_unit_test(history_continues_after_the_snapshot),
+        cmocka_unit_test(failed_restore_leaves_an_empty_store),
+        cmocka_unit_test(history_is_kept_from_the_start),
         cmocka_unit_test(command_without_memory_changes_nothing),
     };
 

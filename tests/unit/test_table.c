@@ -336,7 +336,6 @@ static void waiter_moves_to_the_session_of_its_last_lock(void **state)
     uint64_t token = lock(f, ALICE, "k", 1);
     struct hf_command command = hf_test_lock(CAROL, "k", 2);
     struct hf_result result;
-    struct hf_grant grant;
 
     wait_for(f, BOB, "k", 2, 1);
     command.sequence = ++f->sequences[CAROL];
@@ -345,11 +344,10 @@ static void waiter_moves_to_the_session_of_its_last_lock(void **state)
     assert_int_equal(hold_of(f, "k")->waiters, 1);
     apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", CAROL, 2);
-    assert_true(hf_table_take_grant(
-        &f->table, hf_table_find_session(&f->table, CAROL), &grant));
+    assert_event(f, 1, HF_EVENT_GRANTED, CAROL);
     result = apply(f, command);
     assert_int_equal(result.err, HF_OK);
-    assert_true(result.token == grant.token);
+    assert_true(result.token == hold_of(f, "k")->token);
 }
 
 /* ---- Waiting ------------------------------------------------------------*/
@@ -792,55 +790,112 @@ static void grant_of_a_settled_lock_overwrites_no_result(void **state)
     assert_holder(f, "k", BOB, 2);
 }
 
-static void unreported_grants_are_taken_once_in_order(void **state)
-{
-    struct fixture *f = *state;
-    struct hf_session *bob = hf_table_find_session(&f->table, BOB);
-    uint64_t k = lock(f, ALICE, "k", 1);
-    uint64_t l = lock(f, ALICE, "l", 2);
-    struct hf_nonce nonce = hf_test_nonce(4);
-    struct hf_grant grant;
+/* A driver that takes the waiters of all GRANTED events. */
+struct taker {
+    struct hf_dlist taken;
+    unsigned others; /* grants without a wait */
+};
 
-    wait_for(f, BOB, "k", 3, 1);
-    wait_for(f, BOB, "l", 4, 1);
-    assert_false(hf_table_take_grant(&f->table, bob, &grant));
-    apply_next(f, hf_test_unlock(ALICE, "l", 2, l));
-    apply_next(f, hf_test_unlock(ALICE, "k", 1, k));
-    assert_true(hf_table_take_grant(&f->table, bob, &grant));
-    assert_true(grant.hold == hold_of(f, "l"));
-    assert_true(grant.token == hold_of(f, "l")->token);
-    assert_true(hf_nonce_equal(&grant.nonce, &nonce));
-    assert_int_equal(grant.generation, 0);
-    assert_true(hf_table_take_grant(&f->table, bob, &grant));
-    assert_true(grant.hold == hold_of(f, "k"));
-    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+static void take_waiter(void *arg, const struct hf_table_event *event)
+{
+    struct taker *taker = arg;
+    struct hf_table_waiter *waiter = hf_table_take_waiter(event);
+
+    if (!waiter) {
+        taker->others += event->kind == HF_EVENT_GRANTED;
+        return;
+    }
+    assert_int_equal(event->kind, HF_EVENT_GRANTED);
+    assert_null(hf_table_take_waiter(event));
+    hf_dlist_push_back(&taker->taken, &waiter->in_queue);
 }
 
-/* A grant that the client has seen in a reply, or that has ended, needs no
- * report. */
-static void ended_and_known_grants_are_not_reported(void **state)
+static void expect_taken(struct taker *taker, unsigned nonce, uint64_t token)
+{
+    struct hf_nonce expected = hf_test_nonce(nonce);
+    struct hf_dlist *link = hf_dlist_take(&taker->taken);
+    struct hf_table_waiter *waiter;
+
+    assert_non_null(link);
+    waiter = HF_CONTAINER(link, struct hf_table_waiter, in_queue);
+    assert_true(hf_nonce_equal(&waiter->nonce, &expected));
+    assert_true(waiter->token == token);
+    hf_table_waiter_free(waiter);
+}
+
+/* The waiter belongs to the driver: it outlives its grant, its session and the
+ * table. Taking it allocates nothing. */
+static void granted_waiters_are_given_to_the_driver(void **state)
 {
     struct fixture *f = *state;
-    struct hf_session *bob = hf_table_find_session(&f->table, BOB);
+    struct taker taker = {.others = 0};
+    struct hf_command unlock = hf_test_unlock(ALICE, "l", 2, 0);
+    struct hf_result result;
+    uint64_t k, l;
+
+    hf_dlist_init(&taker.taken);
+    f->table.event = take_waiter;
+    f->table.arg = &taker;
+    k = lock(f, ALICE, "k", 1);
+    l = lock(f, ALICE, "l", 2);
+    wait_for(f, BOB, "k", 3, 1);
+    wait_for(f, BOB, "l", 4, 1);
+    assert_int_equal(taker.others, 2);
+    assert_null(hf_dlist_first(&taker.taken));
+    unlock.token = l;
+    unlock.sequence = unlock.done = ++f->sequences[ALICE];
+    hf_alloc_fail(1, 1000);
+    assert_int_equal(hf_table_apply(&f->table, &unlock, &result), HF_OK);
+    assert_false(hf_alloc_failed());
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, k));
+    apply_next(f, hf_test_unlock(BOB, "l", 4, l + 1));
+    apply(f, hf_test_close(BOB));
+    hf_table_fini(&f->table);
+    expect_taken(&taker, 4, l + 1);
+    expect_taken(&taker, 3, l + 2);
+    assert_null(hf_dlist_first(&taker.taken));
+    hf_table_init(&f->table, &f->table.seed, on_event, &f->events);
+}
+
+static void waiter_that_nobody_takes_is_freed(void **state)
+{
+    struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
-    struct hf_grant grant;
+    long blocks = hf_alloc_blocks();
 
     wait_for(f, BOB, "k", 2, 1);
     apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
-    assert_int_equal(apply_next(f, hf_test_lock(BOB, "k", 2)).err, HF_OK);
-    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+    assert_true(hf_alloc_blocks() <= blocks + 1); /* bob's kept results */
+}
 
-    wait_for(f, BOB, "k", 3, 1);
-    apply_next(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
-    apply_next(f, hf_test_expire("k", hold_of(f, "k")->token, 0));
-    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+/* Whether a driver takes the grants or not makes no difference to the table. */
+static void taken_waiters_leave_no_trace(void **state)
+{
+    struct fixture *f = *state;
+    struct taker taker = {.others = 0};
+    struct hf_buf snapshots[2] = {{0}};
 
-    token = lock(f, ALICE, "k", 4);
-    wait_for(f, BOB, "k", 5, 1);
-    apply_next(f, hf_test_unlock(ALICE, "k", 4, token));
-    apply(f, hf_test_close(BOB));
-    assert_false(hf_table_take_grant(&f->table, bob, &grant));
-    assert_holder(f, "k", BOB, 5);
+    hf_dlist_init(&taker.taken);
+    for (int i = 0; i < 2; i++) {
+        struct fixture g = {.sequences = {0}};
+
+        hf_table_init(&g.table, &f->table.seed, i ? take_waiter : on_event,
+                      i ? (void *)&taker : (void *)&g.events);
+        apply(&g, hf_test_open("alice"));
+        apply(&g, hf_test_open("bob"));
+        lock(&g, ALICE, "k", 1);
+        wait_for(&g, BOB, "k", 2, 1);
+        apply_next(&g, hf_test_unlock(ALICE, "k", 1, 1));
+        hf_snapshot_encode(&g.table, &snapshots[i]);
+        hf_table_fini(&g.table);
+        hf_twin_events_fini(&g.events);
+    }
+    expect_taken(&taker, 2, 2);
+    assert_int_equal(snapshots[0].size, snapshots[1].size);
+    assert_memory_equal(snapshots[0].data, snapshots[1].data,
+                        snapshots[0].size);
+    hf_buf_fini(&snapshots[0]);
+    hf_buf_fini(&snapshots[1]);
 }
 
 static void event_indexes_increase_by_one(void **state)
@@ -1174,8 +1229,9 @@ int main(void)
         CASE(lock_after_its_cancel_is_refused),
         CASE(repeated_lock_of_a_waiter_returns_its_grant),
         CASE(grant_of_a_settled_lock_overwrites_no_result),
-        CASE(unreported_grants_are_taken_once_in_order),
-        CASE(ended_and_known_grants_are_not_reported),
+        CASE(granted_waiters_are_given_to_the_driver),
+        CASE(waiter_that_nobody_takes_is_freed),
+        CASE(taken_waiters_leave_no_trace),
         CASE(event_indexes_increase_by_one),
         CASE(queue_has_a_limit),
         CASE(table_has_a_limit),

@@ -24,7 +24,7 @@
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
 #define UNFINISHED (~MAGIC) /* magic of a file that is being rewritten */
-#define VERSION 3
+#define VERSION 4
 #define LOCK_TRIES 100 /* attempts to lock the directory, 10 ms apart */
 
 static enum hf_err read_boot(char boot[36], struct hf_error *error)

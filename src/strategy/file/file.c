@@ -101,7 +101,6 @@ static enum hf_err open_slot_session(struct hf_file *file)
     err = hf_in_process_open_session(local);
     if (err)
         return err;
-    file->replica.session = local->session;
     HF_CRASH_POINT(26);
     /* Write our session before clearing `detached`. If we were killed in the
      * other order, the next client would release a lock that the previous

@@ -17,32 +17,13 @@
 #define LAG_MAX (UINT64_C(16) << 10)
 #define AHEAD_TRIES 4 /* attempts before reading in the critical section */
 
-static void on_replica_event(void *arg, const struct hf_table_event *event)
-{
-    struct hf_replica *replica = arg;
-
-    if (event->waited && event->session->id != replica->session)
-        replica->granted = event->session->id;
-    replica->event(replica->arg, event);
-}
-
-static void init_store(struct hf_replica *replica)
-{
-    hf_store_init(&replica->store, &replica->seed, on_replica_event, replica);
-    replica->store.table.token = replica->arena->first_token;
-}
-
 void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      const struct hf_seed *seed, hf_table_event_fn *event,
                      void *arg)
 {
-    *replica = (struct hf_replica){
-        .arena = arena,
-        .seed = *seed,
-        .event = event,
-        .arg = arg,
-    };
-    init_store(replica);
+    *replica = (struct hf_replica){.arena = arena};
+    (void)hf_store_init(&replica->store, seed, 0, event, arg);
+    replica->store.table.token = arena->first_token;
 }
 
 void hf_replica_fini(struct hf_replica *replica)
@@ -85,30 +66,22 @@ static enum hf_err decode_leases(struct hf_store *store,
 {
     struct hf_hold *hold = NULL;
 
-    while (reader->size > 0) {
+    while ((hold = hf_table_next_hold(&store->table, hold))) {
         struct hf_bytes key = hf_reader_bytes(reader, HF_KEY_MAX);
         hf_time since = (hf_time)hf_reader_u64(reader);
         hf_time end = (hf_time)hf_reader_u64(reader);
 
-        hold = hf_table_next_hold(&store->table, hold);
-        if (reader->failed || !hold || !is_plausible(since) ||
-            !is_plausible(end) ||
+        if (reader->failed || !is_plausible(since) || !is_plausible(end) ||
             !hf_key_equal(hf_hold_key(hold),
                           (struct hf_key){key.data, key.size}))
             return HF_EPROTO;
-        if (hf_leases_reserve(&store->leases))
-            return HF_ENOMEM;
         hold->since = since;
         hf_leases_set(&store->leases, &hold->lease, end);
     }
-    /* Only a LOCK reserves memory for a lease, so renewing or handing over a
-     * hold without a lease would have no memory for one. Refuse such a
-     * snapshot. */
-    if (store->leases.heap.count != store->table.holds.count)
-        return HF_EPROTO;
-    return HF_OK;
+    return reader->size > 0 ? HF_EPROTO : HF_OK;
 }
 
+/* The leases start at 0, because decode_leases() can only extend them. */
 static enum hf_err decode_snapshot(struct hf_store *store,
                                    struct hf_bytes bytes)
 {
@@ -123,7 +96,7 @@ static enum hf_err decode_snapshot(struct hf_store *store,
     size = hf_reader_u64(&tail);
     if (size > bytes.size - 8)
         return HF_EPROTO;
-    err = hf_snapshot_decode(&store->table, bytes.data, size);
+    err = hf_store_restore(store, 0, bytes.data, size);
     if (err)
         return err;
     leases.data = (const uint8_t *)bytes.data + size;
@@ -140,20 +113,20 @@ static enum hf_err set_damaged(struct hf_replica *replica, const char *what)
 static enum hf_err load_snapshot(struct hf_replica *replica,
                                  struct hf_bytes bytes, uint64_t position)
 {
+    struct hf_store *store = &replica->store;
     enum hf_err err = HF_OK;
 
     replica->stale = true;
     replica->reloaded = true;
     replica->updated = true;
     HF_CRASH_POINT(31);
-    hf_store_fini(&replica->store);
-    init_store(replica);
+    hf_store_clear(store);
     if (bytes.size > 0)
-        err = decode_snapshot(&replica->store, bytes);
+        err = decode_snapshot(store, bytes);
+    else
+        store->table.token = replica->arena->first_token;
     if (err == HF_EPROTO)
         return set_damaged(replica, "its snapshot is damaged");
-    if (!err && replica->keeps_history)
-        err = hf_store_enable_history(&replica->store);
     if (err)
         return err;
     replica->position = position;
@@ -191,24 +164,6 @@ static enum hf_err load_current_snapshot(struct hf_replica *replica)
 }
 
 /* ---- Reading ------------------------------------------------------------*/
-
-/* Run a command. A grant to another client is reported by that client, so take
- * and drop it here. */
-static void apply_command(struct hf_replica *replica, hf_time now,
-                          const struct hf_command *command,
-                          struct hf_result *result)
-{
-    struct hf_table *table = &replica->store.table;
-    struct hf_session *session = NULL;
-    struct hf_grant grant;
-
-    replica->granted = 0;
-    hf_store_run(&replica->store, now, command, result);
-    if (replica->granted)
-        session = hf_table_find_session(table, replica->granted);
-    while (session && hf_table_take_grant(table, session, &grant))
-        continue;
-}
 
 static size_t snapshot_cost(const struct hf_command *command)
 {
@@ -253,7 +208,7 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
         hf_command_decode(&command, entry.data, entry.size))
         return set_damaged(replica, "its log is damaged");
     replica->updated = true;
-    apply_command(replica, stamp, &command, &result);
+    hf_store_run(&replica->store, stamp, &command, &result);
     if (result.err == HF_ENOMEM)
         return HF_ENOMEM;
     grow_snapshot_size(replica, &command);
@@ -426,7 +381,7 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
         *result = (struct hf_result){.err = err};
         return;
     }
-    apply_command(replica, now, command, result);
+    hf_store_run(&replica->store, now, command, result);
     if (result->err == HF_ENOMEM) {
         hf_arena_discard(replica->arena);
         return;

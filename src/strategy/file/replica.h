@@ -16,18 +16,13 @@
 struct hf_replica {
     struct hf_arena *arena;
     struct hf_store store;
-    struct hf_seed seed;
-    hf_table_event_fn *event;
-    void *arg;
-    uint64_t session;  /* session of the client that owns the replica */
-    uint64_t granted;  /* other session that the last command granted a key */
-    uint64_t position; /* log position: every entry before it is applied */
+    uint64_t position;     /* log position: every entry before it is applied */
     size_t snapshot_size;  /* upper bound for the size of a snapshot */
     struct hf_buf scratch; /* copy of the entry being read or written */
     bool stale;
-    bool keeps_history; /* keep events since the snapshot, for watches */
-    bool reloaded;      /* the store was loaded again; the owner clears it */
-    bool updated; /* entries of others were applied; the owner clears it */
+    bool reloaded; /* the store was loaded again: events may be missing or come
+                      a second time; the owner clears it */
+    bool updated;  /* entries of others were applied; the owner clears it */
     const char *damage; /* after HF_EPROTO: what is wrong with the arena */
 };
 

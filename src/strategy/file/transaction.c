@@ -27,22 +27,29 @@ unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session)
     return HF_ARENA_SLOTS;
 }
 
+/* After the replica was loaded again, grants that it had before may have ended,
+ * or were never published. */
+static void drop_old_grants(struct hf_file *file)
+{
+    if (file->replica.reloaded)
+        hf_in_process_drop_grants(&file->local);
+    file->replica.reloaded = false;
+}
+
 void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_file *file = arg;
-    bool broken = event->kind == HF_EVENT_FORCED;
-    bool ours =
-        (event->waited || broken) && event->session->id == file->local.session;
+    bool ours = event->session->id == file->local.session;
+    bool concerns = event->waited || event->kind == HF_EVENT_FORCED;
 
-    if (ours && broken)
-        hf_in_process_note_forced(&file->local, event->hold->token);
-    if (ours || !hf_watches_is_empty(&file->local.watches))
+    drop_old_grants(file);
+    if ((ours && hf_in_process_note_event(&file->local, event)) ||
+        !hf_watches_is_empty(&file->local.watches))
         file->local.has_reports = true;
     if (!file->is_own_command)
         return;
     file->wake_watchers = true;
-    if ((event->waited || broken) && !ours &&
-        file->wake_count < HF_TRANSACTION_WAKES_MAX)
+    if (concerns && !ours && file->wake_count < HF_TRANSACTION_WAKES_MAX)
         file->wake_slots[file->wake_count++] =
             hf_transaction_find_slot(file, event->session->id);
 }
@@ -174,13 +181,17 @@ static void file_run(struct hf_in_process *local, hf_time now,
 static void expire_due(struct hf_file *file)
 {
     hf_time now = hf_in_process_now(&file->local);
+    struct hf_store *store = &file->replica.store;
     struct hf_command expire;
     struct hf_result result;
 
-    while (hf_store_find_due(&file->replica.store, now, &expire)) {
+    while (hf_store_take_due(store, now, &expire, 1) > 0) {
         file_run(&file->local, now, &expire, &result);
-        if (result.err && result.err != HF_ENOTHELD)
-            return; /* no memory or log space; the next transaction retries */
+        if (result.err && result.err != HF_ENOTHELD) {
+            /* no memory or log space; the next transaction retries */
+            hf_store_retry_due(store);
+            return;
+        }
     }
 }
 
@@ -256,9 +267,7 @@ static enum hf_err catch_up_replica(struct hf_file *file)
     struct hf_replica *replica = &file->replica;
     enum hf_err err = hf_replica_catch_up(replica);
 
-    if (replica->reloaded)
-        hf_in_process_reset_cursors(&file->local);
-    replica->reloaded = false;
+    drop_old_grants(file);
     if (err == HF_EPROTO)
         return set_broken(file, replica->damage);
     if (err)
@@ -366,23 +375,19 @@ void hf_transaction_end(struct hf_in_process *local)
 static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
 {
     struct hf_file *file = file_of(local);
-    const struct hf_history *history = &file->replica.store.history;
-    enum hf_err err = HF_OK;
+    struct hf_store *store = &file->replica.store;
 
     hf_transaction_own_slot(file)->watches = 1;
-    file->replica.keeps_history = true;
-    if (from > 0 && from <= file->replica.store.table.index &&
-        (!history->bytes || from < history->first))
-        err = hf_replica_reload_history(&file->replica);
-    return err;
+    if (hf_store_enable_history(store, HF_HISTORY_BYTES))
+        return HF_ENOMEM;
+    if (from > 0 && from <= store->table.index && from < store->history.first)
+        return hf_replica_reload_history(&file->replica);
+    return HF_OK;
 }
 
 static void file_unwatch(struct hf_in_process *local)
 {
-    struct hf_file *file = file_of(local);
-
-    hf_transaction_own_slot(file)->watches = 0;
-    file->replica.keeps_history = false;
+    hf_transaction_own_slot(file_of(local))->watches = 0;
 }
 
 void hf_transaction_retry_soon(struct hf_file *file)
