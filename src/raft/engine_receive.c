@@ -1,6 +1,8 @@
 /* Messages and snapshots that arrive. */
 #include "raft/rules.h"
 
+#define RESULT_VERSION 2 /* of an APPEND_RESULT, in libraft 0.22 */
+
 /* The library wants an address, and copies it if the sender leads. */
 static char *address_of(const struct hf_engine *engine, uint64_t id)
 {
@@ -37,6 +39,25 @@ static bool has_change(const struct hf_message_append *append)
     return false;
 }
 
+/* Reject a leader of an older term, which then steps down. The library does the
+ * same, but sends bytes of its stack as the last index. */
+static enum hf_err reject_leader(struct hf_engine *engine, uint64_t peer,
+                                 uint64_t prev_index)
+{
+    struct hf_message *message = hf_engine_add_message(engine);
+
+    if (!message)
+        return HF_ENOMEM;
+    *message = (struct hf_message){
+        .kind = HF_MESSAGE_APPEND_RESULT,
+        .peer = peer,
+        .term = hf_engine_term(engine),
+        .version = RESULT_VERSION,
+        .append_result = {.rejected = prev_index},
+    };
+    return HF_OK;
+}
+
 /* The library frees the batch of the first entry, unless it takes entries. */
 static enum hf_err step_append(struct hf_engine *engine,
                                struct raft_event *event, void *batch,
@@ -63,7 +84,9 @@ static enum hf_err receive_append(struct hf_engine *engine,
     void *batch = NULL;
     enum hf_err err = HF_OK;
 
-    if (message->term >= hf_engine_term(engine) && !engine->installing)
+    if (message->term < hf_engine_term(engine))
+        return reject_leader(engine, message->peer, append.prev_index);
+    if (!engine->installing)
         hf_rules_trim_append(&append, engine->snapshot.index,
                              engine->snapshot.term);
     if (has_change(&append))
@@ -286,6 +309,8 @@ enum hf_err hf_engine_receive_snapshot(struct hf_engine *engine,
         return HF_EBUSY;
     if (!message.server_address || snapshot->index == 0 || snapshot->term == 0)
         return HF_EINVAL;
+    if (event->received.term < hf_engine_term(engine))
+        return reject_leader(engine, event->received.from, 0);
     if (is_second_leader(engine, event->received.term))
         return hf_engine_fail(engine, "a term has two leaders");
     *install = (struct raft_install_snapshot){

@@ -132,7 +132,7 @@ static enum hf_err submit_barrier(struct hf_engine *engine, hf_time now,
 
 /* ---- Messages -----------------------------------------------------------*/
 
-static struct hf_message *add_message(struct hf_engine *engine)
+struct hf_message *hf_engine_add_message(struct hf_engine *engine)
 {
     size_t capacity = engine->message_capacity * 2 + 8;
     struct hf_message *messages;
@@ -235,7 +235,7 @@ static enum hf_err collect_message(struct hf_engine *engine,
         add_snapshot_peer(update, from->server_id);
         return HF_OK;
     }
-    to = add_message(engine);
+    to = hf_engine_add_message(engine);
     if (!to)
         return hf_engine_fail(engine, "no memory for a message");
     *to = (struct hf_message){.peer = from->server_id};
@@ -342,7 +342,7 @@ static enum hf_err fill_append(struct hf_engine *engine, size_t at,
     rest.append.prev_term =
         hf_entries_term(&engine->log, rest.append.prev_index);
     rest.append.count = wanted - message->append.count;
-    next = add_message(engine);
+    next = hf_engine_add_message(engine);
     if (!next)
         return hf_engine_fail(engine, "no memory for a message");
     *next = rest;

@@ -55,6 +55,10 @@ enum hf_err hf_engine_step_library(struct hf_engine *engine,
 /* Stop the engine for ever. Returns HF_ESYSTEM. */
 enum hf_err hf_engine_fail(struct hf_engine *engine, const char *failure);
 
+/* A message more for the update, not initialised; NULL if memory is
+ * exhausted. */
+struct hf_message *hf_engine_add_message(struct hf_engine *engine);
+
 /* As the leader, append entries to the log. */
 enum hf_err hf_engine_submit(struct hf_engine *engine,
                              const struct hf_entry *entries, size_t count,

@@ -20,8 +20,8 @@ bool hf_rules_raise_term(const struct hf_membership *members, uint64_t id,
 /* Rule 4. Drop the entries of `append` that the snapshot (index, term)
  * contains, and let the rest begin right after it. Without it, a follower that
  * has compacted its log beyond the leader's match index rejects for ever, or
- * takes entries that it has applied for new ones. Not for a leader of an older
- * term, and not while a snapshot is being installed. */
+ * takes entries that it has applied for new ones. Not while a snapshot is
+ * being installed, and not for a leader of an older term, which is rejected. */
 void hf_rules_trim_append(struct hf_message_append *append, uint64_t index,
                           uint64_t term);
 
