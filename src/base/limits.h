@@ -34,4 +34,12 @@
 #define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
 #define HF_REDIS_REPLY_MAX 67108864 /* bytes of a whole Redis reply */
 
+#define HF_RAFT_VOTERS_MAX 9         /* voters of a cluster */
+#define HF_RAFT_ENTRY_MAX 1048576    /* bytes of one log entry */
+#define HF_RAFT_LOG_BYTES 268435456  /* log entries in memory, in bytes */
+#define HF_RAFT_APPEND_BYTES 1048576 /* entries of one message, in bytes */
+#define HF_RAFT_APPEND_ENTRIES 4096  /* entries of one message */
+#define HF_RAFT_WRITES_MAX 65536     /* writes that are not durable yet */
+#define HF_RAFT_ROUNDS_MAX 65536     /* reads that wait for a round */
+
 #endif

@@ -1,0 +1,190 @@
+/* engine.h - consensus: one node's part of the Raft protocol, without I/O.
+ *
+ * One step takes an event and returns an update: what to store, what to send,
+ * what is committed. The engine reads no clock, has no thread and does no I/O,
+ * so a simulator runs the same code as a node. libraft makes the decisions; the
+ * rules around it are in rules.h, and nothing else includes <raft.h>.
+ *
+ * What the caller does with an update, in this order:
+ *   1. Store what it asks for: hard state, then entries or an installation. All
+ *      of it is one write with the number `write`, after all earlier writes.
+ *   2. Send the messages, in order, once the write `after` is durable.
+ *   3. Apply the entries up to `commit`.
+ *   4. Set a timer to `timeout`, and step a TICK then.
+ * When a flush is complete, it steps PERSISTED with the number of the last write
+ * that is durable. Any number of writes may be in flight. A step never waits for
+ * one: a follower's acknowledgement comes out of the PERSISTED.
+ *
+ * Messages and the entries in them are valid until the next call.
+ *
+ * An engine that returns HF_ESYSTEM has failed: its state is unknown, the
+ * process must stop, and what is on the disk is sound. */
+#ifndef HF_RAFT_ENGINE_H
+#define HF_RAFT_ENGINE_H
+
+#include "base/time.h"
+#include "raft/entries.h"
+#include "raft/membership.h"
+#include "raft/message.h"
+#include "raft/writes.h"
+
+enum hf_engine_role {
+    HF_ENGINE_FOLLOWER = 1,
+    HF_ENGINE_CANDIDATE,
+    HF_ENGINE_LEADER,
+};
+
+struct hf_engine_config {
+    uint64_t id;
+    uint32_t election_ms;  /* minimum; a timeout is up to twice as long */
+    uint32_t heartbeat_ms; /* less than half of it */
+    uint32_t inflight_max; /* entries sent to a peer and not acknowledged */
+    uint32_t trailing;     /* entries kept before a snapshot, for slow peers */
+    uint32_t seed;         /* of the random timeouts */
+};
+
+/* What a snapshot replaces: the entries up to `index`. */
+struct hf_engine_snapshot {
+    uint64_t index, term; /* 0, 0: there is none */
+    uint64_t members_index;
+    struct hf_bytes members; /* as of `index`, see membership.h */
+};
+
+/* What is on the disk when a node starts, besides the log. */
+struct hf_engine_loaded {
+    uint64_t term, vote;
+    struct hf_engine_snapshot snapshot;
+};
+
+enum hf_engine_event_kind {
+    HF_ENGINE_TICK = 1,
+    HF_ENGINE_RECEIVE,
+    HF_ENGINE_PERSISTED,
+    HF_ENGINE_SUBMIT,
+    HF_ENGINE_SNAPSHOT_TAKEN,
+    HF_ENGINE_SNAPSHOT_RECEIVED,
+    HF_ENGINE_TRANSFER,
+    HF_ENGINE_LEADER_LOST,
+};
+
+struct hf_engine_event {
+    enum hf_engine_event_kind kind;
+    hf_time now; /* never decreases */
+    union {
+        const struct hf_message *message; /* RECEIVE: from `message->peer` */
+        uint64_t write;                   /* PERSISTED: the last durable one */
+        struct {
+            const struct hf_bytes *commands;
+            size_t count;
+        } submit;
+        uint64_t index; /* SNAPSHOT_TAKEN: its file is durable */
+        struct {
+            uint64_t from, term; /* the leader, and its term */
+            struct hf_engine_snapshot snapshot;
+        } received;
+        uint64_t peer; /* TRANSFER; LEADER_LOST: the leader */
+    };
+};
+
+enum hf_engine_change {
+    HF_ENGINE_HARD_STATE = 1, /* store term and vote */
+    HF_ENGINE_ENTRIES = 2,    /* store: cut from `first`, append to `last` */
+    HF_ENGINE_INSTALL = 4,    /* store: publish the snapshot that was received,
+                                 then reset the log to begin after it */
+    HF_ENGINE_RESET = 8,    /* store: reset the log to begin after the snapshot
+                                 that was loaded */
+    HF_ENGINE_ROLE = 16,    /* role or leader changed */
+    HF_ENGINE_COMMIT = 32,  /* the commit index has increased */
+    HF_ENGINE_RESTORE = 64, /* the installation is durable: the state is that
+                                 of the snapshot */
+};
+
+struct hf_engine_update {
+    unsigned changes; /* bits of enum hf_engine_change */
+    uint64_t write;   /* number of the write; 0: nothing is to be stored */
+    uint64_t term, vote;
+    uint64_t first, last; /* ENTRIES; they are in the engine's log */
+    const struct hf_message *messages; /* each to its `peer` */
+    size_t message_count;
+    uint64_t after; /* send the messages when this write is durable; 0: now */
+    uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX]; /* send a snapshot to these */
+    size_t snapshot_peer_count;
+    enum hf_engine_role role;
+    uint64_t leader; /* 0: unknown. It may be dead */
+    uint64_t commit; /* 0 while a snapshot is being installed */
+    hf_time timeout;
+    uint64_t submitted; /* SUBMIT: the index of the first command */
+};
+
+struct raft;
+struct raft_entry;
+
+struct hf_engine {
+    struct hf_engine_config config;
+    struct raft *raft;
+    struct hf_entries log; /* load it before the start, then only read it */
+    struct hf_membership members;
+    struct hf_engine_snapshot snapshot; /* the newest; `members` are owned */
+    struct hf_buf members_bytes;
+    uint64_t commit;
+    uint64_t durable;     /* index up to which the log is known to be durable */
+    uint64_t lost_leader; /* LEADER_LOST is repeated after a flush; 0: no */
+    uint64_t lost_term;
+    struct hf_writes writes;
+    uint64_t last_write, durable_write, hard_state_write;
+    enum hf_engine_role role; /* as of the last update */
+    uint64_t leader;
+    bool installing;
+    bool started;
+    bool failed;
+    const char *failure;       /* why, if it has failed */
+    struct hf_batch *arriving; /* entries that a step may append */
+    struct raft_entry *library_entries;
+    size_t library_capacity;
+    struct hf_message *messages;
+    size_t message_count, message_capacity;
+    struct hf_entry *sending; /* the entries of all messages */
+    size_t sending_capacity;
+};
+
+/* HF_EINVAL for a configuration that makes no sense, HF_EUNSUPPORTED if the
+ * library at run time is of another version. */
+enum hf_err hf_engine_init(struct hf_engine *engine,
+                           const struct hf_engine_config *config);
+void hf_engine_fini(struct hf_engine *engine);
+
+/* The first entry of a new cluster: equal on all of its nodes, with term 1. */
+void hf_engine_first_entry(const struct hf_membership *members,
+                           struct hf_buf *data, struct hf_entry *entry);
+
+/* Start, after the stored entries were appended to `engine->log`. The log is
+ * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. */
+enum hf_err hf_engine_start(struct hf_engine *engine,
+                            const struct hf_engine_loaded *loaded, hf_time now,
+                            struct hf_engine_update *update);
+
+/* One event. Besides HF_OK and HF_ESYSTEM, nothing changed:
+ *   HF_ENOMEM, HF_ELIMIT  a message may be dropped, a command refused
+ *   HF_ESTATE             SUBMIT, TRANSFER: not the leader; SNAPSHOT_TAKEN: not
+ *                         durable, not new, or another one is being installed
+ *   HF_EBUSY              SUBMIT: a transfer is in progress; TRANSFER: the peer
+ *                         lacks entries, or one is in progress;
+ *                         SNAPSHOT_RECEIVED: one is being installed
+ *   HF_EINVAL             TRANSFER: no such voter; SNAPSHOT_RECEIVED: its
+ *                         members are malformed */
+enum hf_err hf_engine_step(struct hf_engine *engine,
+                           const struct hf_engine_event *event,
+                           struct hf_engine_update *update);
+
+uint64_t hf_engine_term(const struct hf_engine *engine);
+enum hf_engine_role hf_engine_role(const struct hf_engine *engine);
+uint64_t hf_engine_leader(const struct hf_engine *engine);
+
+/* Whether this is a leader that has committed an entry of its own term: it knows
+ * everything that was committed before. */
+bool hf_engine_can_read(const struct hf_engine *engine);
+
+/* Up to which index `peer` has acknowledged entries; 0 if this is no leader. */
+uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
+
+#endif

@@ -1,0 +1,97 @@
+/* library.h - libraft, and what the engine needs to use it. Included by the
+ * engine's own files only.
+ *
+ * Version 0.22 and no other: the engine writes fields of struct raft, and later
+ * versions pass the ownership of an event's memory to the library. */
+#ifndef HF_RAFT_LIBRARY_H
+#define HF_RAFT_LIBRARY_H
+
+#include <raft.h>
+#include <stddef.h>
+
+#include "raft/engine.h"
+#include "raft/writes.h"
+
+#if !defined(RAFT_VERSION_NUMBER) || RAFT_VERSION_NUMBER < 2200 ||             \
+    RAFT_VERSION_NUMBER >= 2300
+#error "libraft must be of version 0.22"
+#endif
+
+_Static_assert((int)HF_ENTRY_COMMAND == (int)RAFT_COMMAND, "kinds differ");
+_Static_assert((int)HF_ENTRY_BARRIER == (int)RAFT_BARRIER, "kinds differ");
+_Static_assert((int)HF_ENTRY_CHANGE == (int)RAFT_CHANGE, "kinds differ");
+
+#if __SIZEOF_POINTER__ == 8
+/* The fields that rules.c writes are where version 0.22 has them. */
+#define HF_LIBRARY_STATE offsetof(struct raft, follower_state)
+_Static_assert(offsetof(struct raft, follower_state.current_leader.id) ==
+                   HF_LIBRARY_STATE + 8,
+               "struct raft is not that of libraft 0.22");
+_Static_assert(offsetof(struct raft, candidate_state.disrupt_leader) ==
+                   HF_LIBRARY_STATE + 16,
+               "struct raft is not that of libraft 0.22");
+_Static_assert(offsetof(struct raft, candidate_state.in_pre_vote) ==
+                   HF_LIBRARY_STATE + 17,
+               "struct raft is not that of libraft 0.22");
+#endif
+
+/* The flags of the library, which are macros without parentheses. */
+enum {
+    LIBRARY_HARD_STATE = (RAFT_UPDATE_CURRENT_TERM) | (RAFT_UPDATE_VOTED_FOR),
+    LIBRARY_ENTRIES = (RAFT_UPDATE_ENTRIES),
+    LIBRARY_SNAPSHOT = (RAFT_UPDATE_SNAPSHOT),
+    LIBRARY_MESSAGES = (RAFT_UPDATE_MESSAGES),
+    LIBRARY_COMMIT = (RAFT_UPDATE_COMMIT_INDEX),
+};
+
+/* ---- engine_update.c: one step of the library ---------------------------*/
+
+/* Step the library, and add what it changed to `update`. HF_ESYSTEM stops the
+ * engine. */
+enum hf_err hf_engine_step_library(struct hf_engine *engine,
+                                   struct raft_event *event,
+                                   struct hf_engine_update *update);
+
+/* Stop the engine for ever. Returns HF_ESYSTEM. */
+enum hf_err hf_engine_fail(struct hf_engine *engine, const char *failure);
+
+/* A message more for the update, not initialised; NULL if memory is
+ * exhausted. */
+struct hf_message *hf_engine_add_message(struct hf_engine *engine);
+
+/* As the leader, append entries to the log. */
+enum hf_err hf_engine_submit(struct hf_engine *engine,
+                             const struct hf_entry *entries, size_t count,
+                             hf_time now, struct hf_engine_update *update);
+
+/* Complete `update` after the last step of the library. */
+enum hf_err hf_engine_finish(struct hf_engine *engine, hf_time now,
+                             bool after_timeout,
+                             struct hf_engine_update *update);
+
+/* ---- engine_receive.c ---------------------------------------------------*/
+
+enum hf_err hf_engine_receive(struct hf_engine *engine,
+                              const struct hf_engine_event *event,
+                              struct hf_engine_update *update);
+
+/* A snapshot has arrived from the leader. */
+enum hf_err hf_engine_receive_snapshot(struct hf_engine *engine,
+                                       const struct hf_engine_event *event,
+                                       struct hf_engine_update *update);
+
+/* Act as if the leader had asked this node to stand for election. */
+enum hf_err hf_engine_replace_leader(struct hf_engine *engine, hf_time now,
+                                     struct hf_engine_update *update);
+
+/* Convert the bytes of membership.h. The caller owns the result, and usually
+ * passes it on to the library. */
+enum hf_err hf_engine_decode_membership(struct hf_bytes bytes,
+                                        struct raft_configuration *conf);
+
+/* Fill `library_entries`, and `arriving` if `keep`, with copies. */
+enum hf_err hf_engine_prepare_entries(struct hf_engine *engine,
+                                      const struct hf_entry *entries,
+                                      size_t count, bool keep);
+
+#endif

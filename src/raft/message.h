@@ -1,0 +1,78 @@
+/* message.h - what the nodes of a cluster send to each other, as bytes.
+ *
+ * The messages of the engine (append to timeout_now), of rounds.h (round, echo)
+ * and of lost.h (leader_lost). A frame is a message with the numbers of
+ * frames.h before it.
+ *
+ * Decoding is safe for any input: it accepts only what encoding can produce, and
+ * the engine relies on that (terms and kinds of entries, for example). */
+#ifndef HF_RAFT_MESSAGE_H
+#define HF_RAFT_MESSAGE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "raft/entries.h"
+
+enum hf_message_kind {
+    HF_MESSAGE_HELLO = 1, /* only the numbers of its frame */
+    HF_MESSAGE_APPEND,
+    HF_MESSAGE_APPEND_RESULT,
+    HF_MESSAGE_VOTE,
+    HF_MESSAGE_VOTE_RESULT,
+    HF_MESSAGE_TIMEOUT_NOW,
+    HF_MESSAGE_ROUND,
+    HF_MESSAGE_ECHO,
+    HF_MESSAGE_LEADER_LOST,
+};
+
+/* Entries after `prev_index`. */
+struct hf_message_append {
+    uint64_t prev_index, prev_term;
+    uint64_t commit;
+    const struct hf_entry *entries;
+    uint32_t count;
+};
+
+struct hf_message_append_result {
+    uint64_t rejected; /* prev_index that did not match; 0: accepted */
+    uint64_t last_index;
+    uint16_t features, capacity;
+};
+
+/* TIMEOUT_NOW and LEADER_LOST contain the end of the sender's log, too. */
+struct hf_message_vote {
+    uint64_t last_index, last_term;
+    bool pre_vote;
+    bool disrupt; /* the leader has asked for it, or is lost */
+};
+
+struct hf_message_vote_result {
+    bool granted, pre_vote;
+    uint16_t features, capacity;
+};
+
+struct hf_message {
+    enum hf_message_kind kind;
+    uint64_t peer; /* the receiver or the sender; not encoded */
+    uint64_t term;
+    uint8_t version; /* of the kind, as the library numbers them */
+    union {
+        struct hf_message_append append;
+        struct hf_message_append_result append_result;
+        struct hf_message_vote vote;
+        struct hf_message_vote_result vote_result;
+        uint64_t round; /* ROUND, ECHO */
+    };
+};
+
+/* Append the bytes of `message` to `buf`. */
+void hf_message_encode(struct hf_buf *buf, const struct hf_message *message);
+
+/* Decode the rest of `reader`. HF_EPROTO if it is not a message. On HF_OK,
+ * call hf_message_fini(); entries point into the input. */
+enum hf_err hf_message_decode(struct hf_reader *reader,
+                              struct hf_message *message);
+void hf_message_fini(struct hf_message *message);
+
+#endif

@@ -1,0 +1,64 @@
+/* rounds.h - linearizable reads without a log entry (ReadIndex).
+ *
+ * A leader may have been replaced without knowing it. So before it answers a
+ * read, it asks the voters by a round that was started after the read arrived:
+ * ROUND{term, number}, which a node echoes only while it is in that term. If a
+ * majority has echoed it, no later term had a leader when the round started, and
+ * everything that was acknowledged before is committed up to the index that the
+ * leader noted. One round serves all reads that wait. Ongaro's dissertation,
+ * section 6.4.
+ *
+ * Pure. The caller sends ROUND to the voters and passes on the ECHOs. */
+#ifndef HF_RAFT_ROUNDS_H
+#define HF_RAFT_ROUNDS_H
+
+#include "raft/membership.h"
+
+/* A read that waits: answer it when index `index` is applied, after round
+ * `round`. */
+struct hf_read {
+    uint64_t round;
+    uint64_t index;
+    uint64_t tag; /* the caller's */
+};
+
+struct hf_rounds {
+    struct hf_membership voters;
+    uint64_t id;
+    uint64_t term;   /* in which this node leads; 0: it does not */
+    uint64_t number; /* of the last round that was started */
+    uint64_t echoed[HF_RAFT_VOTERS_MAX]; /* highest number, by voter */
+    bool wanted;           /* a read arrived after the last round was started */
+    struct hf_read *reads; /* in order of arrival; a ring */
+    size_t head, count, capacity;
+};
+
+void hf_rounds_init(struct hf_rounds *rounds, uint64_t id,
+                    const struct hf_membership *voters);
+void hf_rounds_fini(struct hf_rounds *rounds);
+
+/* This node leads in `term`, or does not (0). All reads that wait are
+ * dropped: the caller sends them to the next leader. */
+void hf_rounds_lead(struct hf_rounds *rounds, uint64_t term);
+
+/* Add a read. `commit` is the commit index of a leader that has committed an
+ * entry of its term (hf_engine_can_read()). HF_ESTATE if this node does not
+ * lead, HF_ELIMIT if too many wait. */
+enum hf_err hf_rounds_add(struct hf_rounds *rounds, uint64_t commit,
+                          uint64_t tag);
+
+/* Start a round if a read needs one: returns its number, to be sent to all other
+ * voters, or 0. Call it again after a while if echoes may be lost: with `again`
+ * it starts one if any read waits. */
+uint64_t hf_rounds_start(struct hf_rounds *rounds, bool again);
+
+/* An ECHO of `voter` arrived. */
+void hf_rounds_echo(struct hf_rounds *rounds, uint64_t voter, uint64_t term,
+                    uint64_t number);
+
+/* Remove the first read that can be answered, given what is applied. False if
+ * there is none. */
+bool hf_rounds_take(struct hf_rounds *rounds, uint64_t applied,
+                    struct hf_read *read);
+
+#endif

@@ -1,0 +1,45 @@
+/* writes.h - which part of the log is durable.
+ *
+ * Each write that the engine asks for has a number, and they become durable in
+ * that order. A write contains entries up to `last`. If later entries replace
+ * some of them before the write is durable, the replaced ones must not be
+ * reported: the log would count as durable with contents that are not on the
+ * disk. Without that, a crash loses entries that a leader counts as committed. */
+#ifndef HF_RAFT_WRITES_H
+#define HF_RAFT_WRITES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct hf_write {
+    uint64_t number;
+    uint64_t last; /* last index that it makes durable; 0: none */
+    bool installs; /* a snapshot, and the reset of the log */
+};
+
+struct hf_writes {
+    struct hf_write *ring;
+    size_t head, count, capacity;
+    uint64_t last; /* the highest `last` of them */
+};
+
+/* A zeroed struct is an empty queue. */
+void hf_writes_fini(struct hf_writes *writes);
+
+/* Ensure room for one write more. Returns HF_ELIMIT if HF_RAFT_WRITES_MAX
+ * wait. */
+enum hf_err hf_writes_reserve(struct hf_writes *writes);
+
+/* Add a write that replaces the entries from `first` on. There must be room. */
+void hf_writes_push(struct hf_writes *writes, const struct hf_write *write,
+                    uint64_t first);
+
+/* Remove the writes up to `number`, which are durable. Returns the highest index
+ * that they made durable and that was not replaced, or 0. Sets `*installed` if
+ * one of them installed a snapshot. */
+uint64_t hf_writes_take(struct hf_writes *writes, uint64_t number,
+                        bool *installed);
+
+#endif

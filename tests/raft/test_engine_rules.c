@@ -1,0 +1,356 @@
+/* The rules that keep defects of libraft away (src/raft/rules.h), each in the
+ * smallest situation in which it matters. Random simulations reach some of them
+ * once in thousands of seeds. */
+#include "raft/one_engine.h"
+
+/* ---- Rule 3 -------------------------------------------------------------*/
+
+static void a_sole_voter_leads_in_a_new_term(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 1);
+    one_load_first(&one);
+    one.loaded.term = 5;
+    one_start(&one);
+    assert_int_equal(one.update.role, HF_ENGINE_LEADER);
+    assert_int_equal(one.update.term, 6);
+    assert_int_equal(one.update.vote, 1);
+    assert_true(one.update.changes & HF_ENGINE_HARD_STATE);
+    assert_int_equal(hf_entries_term(&one.engine.log, one.engine.log.last), 6);
+    one_fini(&one);
+}
+
+/* ---- Rule 4 -------------------------------------------------------------*/
+
+/* A follower whose log begins after its snapshot at 10. */
+static void start_compacted(struct one *one, struct hf_buf *members)
+{
+    one_init(one, 3);
+    one_load_snapshot(one, 10, 2, members);
+    one->loaded.term = 2;
+    one_start(one);
+}
+
+/* Entries 6 to 12; the follower has forgotten 5. */
+static void an_append_from_before_the_snapshot_is_accepted(void **state)
+{
+    struct hf_buf members = {0};
+    struct one one;
+
+    (void)state;
+    start_compacted(&one, &members);
+    assert_int_equal(one_append(&one, 2, 2, 5, 2, 7, 10), HF_OK);
+    assert_int_equal(one.update.first, 11);
+    assert_int_equal(one.update.last, 12);
+    one_persist(&one);
+    assert_int_equal(
+        one_find(&one, HF_MESSAGE_APPEND_RESULT, 2)->append_result.last_index,
+        12);
+    one_fini(&one);
+    hf_buf_fini(&members);
+}
+
+/* prev_index 0 is never checked against the log, so that the library would
+ * overwrite what is committed. */
+static void an_append_from_the_beginning_overwrites_nothing(void **state)
+{
+    struct hf_buf members = {0};
+    struct one one;
+
+    (void)state;
+    start_compacted(&one, &members);
+    assert_int_equal(one_append(&one, 2, 2, 0, 0, 3, 3), HF_OK);
+    assert_false(one.update.changes & HF_ENGINE_ENTRIES);
+    assert_int_equal(one.engine.log.last, 10);
+    assert_int_equal(one.update.commit, 10);
+    assert_int_equal(
+        one_find(&one, HF_MESSAGE_APPEND_RESULT, 2)->append_result.last_index,
+        10);
+    one_fini(&one);
+    hf_buf_fini(&members);
+}
+
+static void an_append_of_an_older_term_is_rejected_as_it_is(void **state)
+{
+    struct hf_buf members = {0};
+    const struct hf_message *result;
+    struct one one;
+
+    (void)state;
+    start_compacted(&one, &members);
+    assert_int_equal(one_append(&one, 2, 1, 5, 1, 7, 10), HF_OK);
+    result = one_find(&one, HF_MESSAGE_APPEND_RESULT, 2);
+    assert_int_equal(result->append_result.rejected, 5);
+    assert_int_equal(result->term, 2);
+    one_fini(&one);
+    hf_buf_fini(&members);
+}
+
+/* ---- Rules 6 and 7 ------------------------------------------------------*/
+
+/* The candidate has the better log, so it must become the leader; but it must
+ * first learn that we are in term 9. */
+static void a_refused_pre_vote_tells_our_term(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one.loaded.term = 9;
+    one_start(&one);
+    assert_int_equal(
+        one_receive(&one, 2,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE,
+                                        .term = 4,
+                                        .vote = {20, 3, true, false}}),
+        HF_OK);
+    assert_int_equal(one.update.message_count, 1);
+    assert_int_equal(one.update.messages[0].kind, HF_MESSAGE_VOTE_RESULT);
+    assert_false(one.update.messages[0].vote_result.granted);
+    assert_int_equal(one.update.messages[0].term, 9);
+    one_fini(&one);
+}
+
+static void a_candidate_learns_a_higher_term_from_a_refused_pre_vote(
+    void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one_tick_after(&one, 2 * ELECTION_MS);
+    assert_int_equal(
+        one_receive(&one, 2,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE_RESULT,
+                                        .term = 9,
+                                        .vote_result = {false, true, 0, 0}}),
+        HF_OK);
+    assert_int_equal(one.update.term, 9);
+    assert_true(one.update.changes & HF_ENGINE_HARD_STATE);
+    one_fini(&one);
+}
+
+static void a_follower_ignores_results_of_votes(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(
+        one_receive(&one, 2,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE_RESULT,
+                                        .term = 7,
+                                        .vote_result = {false, true, 0, 0}}),
+        HF_OK);
+    assert_int_equal(hf_engine_term(&one.engine), 1);
+    assert_int_equal(one.update.changes, 0);
+    one_fini(&one);
+}
+
+/* ---- Rule 8 -------------------------------------------------------------*/
+
+static void a_candidate_that_failed_starts_with_a_pre_vote_again(void **state)
+{
+    const struct hf_message *vote;
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one_tick_after(&one, 2 * ELECTION_MS);
+    vote = one_find(&one, HF_MESSAGE_VOTE, 2);
+    assert_true(vote->vote.pre_vote);
+    assert_int_equal(
+        one_receive(&one, 2,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE_RESULT,
+                                        .term = 2,
+                                        .vote_result = {true, true, 0, 0}}),
+        HF_OK);
+    vote = one_find(&one, HF_MESSAGE_VOTE, 2);
+    assert_false(vote->vote.pre_vote);
+    assert_int_equal(one.update.term, 2);
+    /* Nobody votes. */
+    for (unsigned i = 0; i < 5; i++) {
+        one_tick_after(&one, 2 * ELECTION_MS);
+        vote = one_find(&one, HF_MESSAGE_VOTE, 2);
+        assert_true(vote->vote.pre_vote);
+        assert_int_equal(one.update.term, 2);
+    }
+    one_fini(&one);
+}
+
+static void a_failed_replacement_of_the_leader_disrupts_no_more(void **state)
+{
+    const struct hf_message *vote;
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 0, 1), HF_OK);
+    assert_int_equal(
+        one_step(&one, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
+                                                .peer = 2}),
+        HF_OK);
+    assert_true(one_find(&one, HF_MESSAGE_VOTE, 3)->vote.disrupt);
+    one_tick_after(&one, 2 * ELECTION_MS);
+    vote = one_find(&one, HF_MESSAGE_VOTE, 3);
+    assert_false(vote->vote.disrupt);
+    assert_true(vote->vote.pre_vote);
+    one_fini(&one);
+}
+
+/* ---- Rule 9 -------------------------------------------------------------*/
+
+static void ask_for_pre_vote(struct one *one)
+{
+    assert_int_equal(
+        one_receive(one, 3,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE,
+                                        .term = 3,
+                                        .vote = {9, 2, true, false}}),
+        HF_OK);
+}
+
+static void a_silent_leader_is_forgotten_after_the_minimum_timeout(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 1, 1), HF_OK);
+    one_persist(&one);
+    one.now += ELECTION_MS - 1;
+    ask_for_pre_vote(&one);
+    assert_false(
+        one_find(&one, HF_MESSAGE_VOTE_RESULT, 3)->vote_result.granted);
+    one.now += 1;
+    ask_for_pre_vote(&one);
+    assert_true(one_find(&one, HF_MESSAGE_VOTE_RESULT, 3)->vote_result.granted);
+    one_fini(&one);
+}
+
+/* The leader was forgotten while entries of it were being flushed. */
+static void nothing_is_sent_to_a_forgotten_leader(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 1, 1), HF_OK);
+    one.now += ELECTION_MS;
+    ask_for_pre_vote(&one);
+    one_persist(&one);
+    assert_int_equal(one.update.message_count, 0);
+    one_fini(&one);
+}
+
+/* ---- Rules 10, 11 and 13 ------------------------------------------------*/
+
+static void a_delayed_append_does_not_lower_the_commit_index(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 8, 5), HF_OK);
+    assert_int_equal(one.update.commit, 5);
+    assert_int_equal(one_append(&one, 2, 2, 2, 2, 0, 7), HF_OK);
+    assert_int_equal(one.update.commit, 5);
+    assert_int_equal(one_append(&one, 2, 2, 9, 2, 0, 7), HF_OK);
+    assert_int_equal(one.update.commit, 7);
+    one_fini(&one);
+}
+
+/* A heartbeat moves the election timeout, and a timeout sets the next one. */
+static void each_step_returns_the_next_timeout(void **state)
+{
+    struct one one;
+    hf_time timeout;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    timeout = one.update.timeout;
+    one.now += 100;
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 0, 1), HF_OK);
+    assert_int_equal(one.update.timeout, timeout + 100);
+    one_persist(&one);
+    assert_int_equal(one.update.timeout, timeout + 100);
+    for (unsigned i = 0; i < 10; i++) {
+        one_tick_after(&one, (uint32_t)(one.update.timeout - one.now));
+        assert_true(one.update.timeout > one.now);
+    }
+    one_fini(&one);
+}
+
+static void a_contradiction_stops_the_engine(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 8, 9), HF_OK);
+    assert_int_equal(one.update.commit, 9);
+    /* Another leader claims that entry 3 is of term 1. */
+    assert_int_equal(one_append(&one, 3, 3, 3, 1, 1, 9), HF_ESYSTEM);
+    assert_non_null(one.engine.failure);
+    assert_int_equal(one_append(&one, 2, 3, 9, 2, 0, 9), HF_ESYSTEM);
+    one_fini(&one);
+}
+
+static void a_second_leader_of_our_term_stops_the_engine(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one_elect(&one);
+    assert_int_equal(one_append(&one, 3, 2, 1, 1, 1, 1), HF_ESYSTEM);
+    one_fini(&one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(a_sole_voter_leads_in_a_new_term),
+        cmocka_unit_test(an_append_from_before_the_snapshot_is_accepted),
+        cmocka_unit_test(an_append_from_the_beginning_overwrites_nothing),
+        cmocka_unit_test(an_append_of_an_older_term_is_rejected_as_it_is),
+        cmocka_unit_test(a_refused_pre_vote_tells_our_term),
+        cmocka_unit_test(
+            a_candidate_learns_a_higher_term_from_a_refused_pre_vote),
+        cmocka_unit_test(a_follower_ignores_results_of_votes),
+        cmocka_unit_test(a_candidate_that_failed_starts_with_a_pre_vote_again),
+        cmocka_unit_test(a_failed_replacement_of_the_leader_disrupts_no_more),
+        cmocka_unit_test(
+            a_silent_leader_is_forgotten_after_the_minimum_timeout),
+        cmocka_unit_test(nothing_is_sent_to_a_forgotten_leader),
+        cmocka_unit_test(a_delayed_append_does_not_lower_the_commit_index),
+        cmocka_unit_test(each_step_returns_the_next_timeout),
+        cmocka_unit_test(a_contradiction_stops_the_engine),
+        cmocka_unit_test(a_second_leader_of_our_term_stops_the_engine),
+    };
+
+    return hf_test_main("engine rules", cases, HF_TEST_COUNT(cases), 0);
+}

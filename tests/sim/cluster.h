@@ -1,0 +1,61 @@
+/* cluster.h - a simulated cluster: nodes, clients and faults, from one seed.
+ *
+ * Every random decision comes from `cluster->random`, so that a seed reproduces
+ * a run. Failures are assertions. */
+#ifndef HF_TESTS_SIM_CLUSTER_H
+#define HF_TESTS_SIM_CLUSTER_H
+
+#include "sim/node.h"
+
+/* The kinds of faults that a seed may draw. */
+struct sim_plan {
+    unsigned nodes;
+    bool network;   /* loss, delay, repeats, reordering */
+    bool cuts;      /* one-way, two-way, aimed at the leader */
+    bool crashes;   /* aimed at the leader, too; a part of the disk is lost */
+    bool stops;     /* as by SIGSTOP */
+    bool slow_disk; /* flushes of up to 120 ms */
+    bool snapshots;
+    bool transfers;
+};
+
+struct sim_cluster {
+    const struct sim_plan *plan;
+    struct sim_schedule schedule;
+    struct hf_random random;
+    struct sim_network network;
+    struct sim_checks checks;
+    struct sim_node nodes[SIM_NODES_MAX];
+    unsigned count;
+    uint64_t commands; /* submitted so far */
+    uint64_t trace;    /* hash of everything that happened */
+    bool verbose;
+};
+
+/* Start a cluster without faults. */
+void sim_cluster_init(struct sim_cluster *cluster, uint64_t seed,
+                      const struct sim_plan *plan);
+void sim_cluster_fini(struct sim_cluster *cluster);
+
+/* Let time pass without clients and without new faults. */
+void sim_cluster_run(struct sim_cluster *cluster, uint32_t ms);
+
+/* Let clients act and faults happen. */
+void sim_cluster_torture(struct sim_cluster *cluster, uint32_t ms);
+
+/* End all faults except that `dead` nodes stay down, and check that the others
+ * commit and agree. */
+void sim_cluster_heal(struct sim_cluster *cluster, unsigned dead);
+void sim_cluster_check_progress(struct sim_cluster *cluster);
+
+/* The running node that leads in the highest term, or NULL. */
+struct sim_node *sim_cluster_leader(struct sim_cluster *cluster);
+
+/* Wait until there is a leader that can read. */
+struct sim_node *sim_cluster_await_leader(struct sim_cluster *cluster);
+
+/* Submit one command to `node`. */
+enum hf_err sim_cluster_submit(struct sim_cluster *cluster,
+                               struct sim_node *node);
+
+#endif

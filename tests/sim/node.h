@@ -1,0 +1,103 @@
+/* node.h - one simulated raft node: an engine with its disk, timers and peers.
+ *
+ * It does what a real node does with an update of the engine, and nothing more:
+ * store, send in order when the write before is durable, apply, answer reads.
+ * The state machine is a hash of the commands that were applied. */
+#ifndef HF_TESTS_SIM_NODE_H
+#define HF_TESTS_SIM_NODE_H
+
+#include "raft/engine.h"
+#include "raft/frames.h"
+#include "raft/lost.h"
+#include "raft/rounds.h"
+#include "sim/checks.h"
+#include "sim/network.h"
+#include "sim/storage.h"
+
+/* The first byte of a snapshot in a frame, instead of a message's format. */
+#define SIM_NODE_SNAPSHOT 0xff
+
+/* Frames that wait for a write. */
+struct sim_outgoing {
+    struct hf_dlist link;
+    uint64_t after;
+    unsigned to;
+    uint64_t
+        vote_term; /* the frame grants a vote in this term; 0: it does not */
+    struct hf_buf frame;
+};
+
+struct sim_node {
+    unsigned number; /* its id minus 1 */
+    uint64_t id;
+    struct sim_schedule *schedule;
+    struct sim_network *network;
+    struct hf_random *random;
+    struct sim_checks *checks;
+    struct hf_membership members;
+    struct hf_engine_config config;
+    uint32_t snapshot_every; /* entries; 0: never */
+    bool is_up;
+    hf_time stopped_until; /* as by SIGSTOP */
+    /* From here on, what a crash loses. */
+    struct hf_engine engine;
+    struct hf_frames frames[SIM_NODES_MAX];
+    struct hf_rounds rounds;
+    struct hf_lost lost;
+    struct hf_dlist outbox;
+    struct sim_event timer;
+    struct sim_event retry;         /* of rounds and snapshots */
+    bool is_sending[SIM_NODES_MAX]; /* a snapshot to this peer */
+    uint64_t durable_write;
+    uint64_t applied, hash;
+    uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
+    struct sim_event flushed;
+    uint64_t flushed_write; /* the process may be stopped and not know it */
+    bool is_taking;         /* a snapshot */
+    struct sim_snapshot taking;
+    struct sim_snapshot installing;
+    /* And what it keeps. */
+    struct sim_storage storage;
+};
+
+/* A node of a new cluster; sim_node_start() starts it. */
+void sim_node_init(struct sim_node *node, uint64_t id,
+                   const struct hf_membership *members);
+void sim_node_fini(struct sim_node *node);
+
+/* Start from what is on the disk, or crash. */
+void sim_node_start(struct sim_node *node);
+void sim_node_crash(struct sim_node *node);
+
+/* Step the engine and obey its update. An engine that stops is a failure. */
+enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event);
+
+/* Submit commands. HF_ESTATE if it is not the leader. */
+enum hf_err sim_node_submit(struct sim_node *node, const uint64_t *commands,
+                            size_t count);
+
+/* Start a linearizable read: it must see everything that is acknowledged
+ * now. */
+enum hf_err sim_node_read(struct sim_node *node);
+
+/* The connection to the leader was reset. */
+void sim_node_lose_leader(struct sim_node *node);
+
+/* A frame arrives; as sim_network.deliver. */
+hf_time sim_node_deliver(struct sim_node *node, unsigned from,
+                         const uint8_t *data, size_t size);
+
+/* ---- Between node.c and node_receive.c ----------------------------------*/
+
+/* Queue a message until the write `after` is durable, and send what waits for
+ * durable writes, in order. */
+void sim_node_send(struct sim_node *node, const struct hf_message *message,
+                   uint64_t after);
+void sim_node_send_outbox(struct sim_node *node);
+void sim_node_send_to_voters(struct sim_node *node, struct hf_message message);
+
+/* Start a round if reads need one; answer the reads that can be answered. */
+void sim_node_start_round(struct sim_node *node, bool again);
+void sim_node_answer_reads(struct sim_node *node);
+
+#endif
