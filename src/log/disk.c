@@ -44,18 +44,25 @@ void hf_disk_close(struct hf_disk_file *file)
         file->disk->ops->close(file);
 }
 
+/* Whatever the reason is, a name that was changed may not be durable. So this
+ * is not a full disk, after which the change could be tried again. */
+static int sync_names(struct hf_disk *disk)
+{
+    return disk->ops->sync_directory(disk) ? -EIO : 0;
+}
+
 int hf_disk_rename(struct hf_disk *disk, const char *from, const char *to)
 {
     int rc = disk->ops->rename(disk, from, to);
 
-    return rc ? rc : disk->ops->sync_directory(disk);
+    return rc ? rc : sync_names(disk);
 }
 
 int hf_disk_remove(struct hf_disk *disk, const char *name)
 {
     int rc = disk->ops->remove(disk, name);
 
-    return rc ? rc : disk->ops->sync_directory(disk);
+    return rc ? rc : sync_names(disk);
 }
 
 bool hf_disk_is_full(int rc)

@@ -91,7 +91,7 @@ int hf_disk_write(struct hf_disk_file *file, uint64_t offset, const void *from,
 /* Close `file` unless it is NULL. */
 void hf_disk_close(struct hf_disk_file *file);
 
-/* Rename or remove, and make that durable. */
+/* Rename or remove, and make that durable; -EIO if it may not be durable. */
 int hf_disk_rename(struct hf_disk *disk, const char *from, const char *to);
 int hf_disk_remove(struct hf_disk *disk, const char *name);
 

@@ -56,8 +56,11 @@ static enum hf_err publish_temporary(struct hf_disk_file *file, uint64_t size,
         rc = disk->ops->sync(file);
     if (!rc)
         rc = disk->ops->rename(disk, file->name, name);
-    if (!rc)
+    if (!rc) {
         rc = disk->ops->sync_directory(disk);
+        if (rc) /* A snapshot that was reported as failed must not count. */
+            (void)disk->ops->remove(disk, name);
+    }
     return rc ? hf_disk_error(error, disk, name, "cannot write the snapshot",
                               rc)
               : HF_OK;

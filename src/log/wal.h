@@ -139,6 +139,7 @@ void hf_wal_error(const struct hf_wal *wal, struct hf_error *error);
 
 enum hf_wal_task {
     HF_WAL_FREE,    /* recycle or remove the oldest segment */
+    HF_WAL_DROP,    /* remove a spare segment, on a full disk */
     HF_WAL_PREPARE, /* prepare the next segment */
     HF_WAL_SPARE,   /* make a spare segment */
     HF_WAL_RESERVE, /* keep space for the next snapshot */

@@ -12,6 +12,12 @@ static bool can_free(const struct hf_wal *wal)
            wal->segments[0].highest <= wal->compact_to;
 }
 
+/* On a full disk, one spare file is enough. */
+static bool has_surplus(const struct hf_wal *wal)
+{
+    return wal->is_low && wal->spare_count > 1;
+}
+
 static bool can_prepare(const struct hf_wal *wal)
 {
     return !wal->next && wal->segment_count < wal->segments_max;
@@ -27,6 +33,8 @@ static bool choose_task(const struct hf_wal *wal, enum hf_wal_task *task)
 {
     if (can_free(wal))
         *task = HF_WAL_FREE;
+    else if (has_surplus(wal))
+        *task = HF_WAL_DROP;
     else if (can_prepare(wal))
         *task = HF_WAL_PREPARE;
     else if (wal->spare_count == 0)
@@ -36,6 +44,11 @@ static bool choose_task(const struct hf_wal *wal, enum hf_wal_task *task)
     else
         return false;
     return true;
+}
+
+static void name_last_spare(const struct hf_wal *wal, char name[HF_DISK_NAME])
+{
+    hf_segment_name(name, HF_SEGMENT_SPARE, wal->spares[wal->spare_count - 1]);
 }
 
 static void describe_free(const struct hf_wal *wal,
@@ -53,12 +66,14 @@ static void describe_task(const struct hf_wal *wal,
     case HF_WAL_FREE:
         describe_free(wal, upkeep);
         break;
+    case HF_WAL_DROP:
+        name_last_spare(wal, upkeep->from);
+        break;
     case HF_WAL_PREPARE:
         upkeep->epoch = hf_wal_next_epoch(wal);
         hf_segment_name(upkeep->to, HF_SEGMENT_LOG, upkeep->epoch);
         if (wal->spare_count > 0)
-            hf_segment_name(upkeep->from, HF_SEGMENT_SPARE,
-                            wal->spares[wal->spare_count - 1]);
+            name_last_spare(wal, upkeep->from);
         break;
     case HF_WAL_SPARE:
         hf_segment_name(upkeep->to, HF_SEGMENT_SPARE, wal->next_spare);
@@ -122,6 +137,9 @@ void hf_wal_upkeep_run(struct hf_wal_upkeep *upkeep)
                          ? hf_disk_rename(disk, upkeep->from, upkeep->to)
                          : hf_disk_remove(disk, upkeep->from);
         break;
+    case HF_WAL_DROP:
+        upkeep->rc = hf_disk_remove(disk, upkeep->from);
+        break;
     case HF_WAL_PREPARE:
         upkeep->rc = hf_segment_prepare(disk, &upkeep->identity, upkeep->epoch,
                                         *upkeep->from ? upkeep->from : NULL,
@@ -160,6 +178,9 @@ static void settle_task(struct hf_wal *wal, const struct hf_wal_upkeep *upkeep)
         forget_oldest(wal);
         if (*upkeep->to)
             add_spare(wal);
+        break;
+    case HF_WAL_DROP:
+        wal->spare_count--;
         break;
     case HF_WAL_PREPARE:
         wal->next = upkeep->file;
