@@ -31,6 +31,17 @@
 #define HF_MEMORY_MAX 4096       /* stores of memory: in one process */
 #define HF_HANDLES_MAX 4194304   /* handles of one client; 4 timers for each */
 
+#define HF_WAL_SEGMENT_SIZE 8388608 /* bytes, unless set at initialisation */
+#define HF_WAL_SEGMENT_SIZE_MIN 4096
+#define HF_WAL_SEGMENT_SIZE_MAX 1073741824
+#define HF_WAL_SEGMENTS_MAX 1024     /* of one log, unless set otherwise */
+#define HF_WAL_SPARES_MAX 4          /* files kept to become segments */
+#define HF_WAL_PENDING_MAX 134217728 /* bytes that wait for a flush */
+#define HF_WAL_BATCH_KEPT 1048576    /* larger buffers are not kept for reuse */
+#define HF_WAL_RESERVE_MIN 65536     /* bytes reserved for a snapshot */
+#define HF_SNAPSHOT_CONFIG_MAX 65536 /* bytes of a cluster configuration */
+#define HF_SNAPSHOTS_MAX 64          /* snapshot files in a directory */
+
 #define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
 #define HF_REDIS_REPLY_MAX 67108864 /* bytes of a whole Redis reply */
 

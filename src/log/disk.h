@@ -1,0 +1,106 @@
+/* disk.h - the file operations of a node's directory, as a table.
+ *
+ * The write-ahead log and the snapshots reach files only through this table.
+ * disk_posix.c has the real operations; tests/sim/sim_disk.c has a simulated
+ * disk that loses and tears what was not synced.
+ *
+ * A disk is one directory. Names are plain file names in it, without a slash.
+ * Operations return 0, or a negative errno value. Different files may be used
+ * by different threads at the same time; list, rename and remove too.
+ *
+ * What is durable: bytes and size of a file after `sync` of the file; names
+ * after `sync_directory`. Everything else may be lost, in any combination. */
+#ifndef HF_LOG_DISK_H
+#define HF_LOG_DISK_H
+
+#include <sys/types.h>
+
+#include "base/error.h"
+
+#define HF_DISK_NAME 64 /* bytes of a file name, with its NUL */
+
+struct hf_disk {
+    const struct hf_disk_ops *ops;
+    const char *path; /* of the directory, for error messages */
+};
+
+struct hf_disk_file {
+    struct hf_disk *disk;
+    char name[HF_DISK_NAME]; /* when it was opened, for error messages */
+};
+
+typedef void hf_disk_name_fn(void *arg, const char *name);
+
+struct hf_disk_ops {
+    /* Call `each` for every name. `each` must not change the directory. */
+    int (*list)(struct hf_disk *disk, hf_disk_name_fn *each, void *arg);
+
+    /* Create an empty file with mode 0600; -EEXIST if the name is in use. */
+    int (*create)(struct hf_disk *disk, const char *name,
+                  struct hf_disk_file **file);
+
+    /* Open a regular file for reading and writing; -ELOOP for a symbolic
+     * link, -EINVAL for anything else that is not a regular file. */
+    int (*open)(struct hf_disk *disk, const char *name,
+                struct hf_disk_file **file);
+    void (*close)(struct hf_disk_file *file);
+
+    int (*size)(struct hf_disk_file *file, uint64_t *size);
+
+    /* Both may transfer less than `size`. `read` returns 0 at the end of the
+     * file. hf_disk_read() and hf_disk_write() repeat the call. */
+    ssize_t (*read)(struct hf_disk_file *file, uint64_t offset, void *to,
+                    size_t size);
+    ssize_t (*write)(struct hf_disk_file *file, uint64_t offset,
+                     const void *from, size_t size);
+
+    /* Extend a shorter file to `size` with zeros that are written, not only
+     * allocated: overwriting written blocks needs no space, and no change of
+     * metadata that `sync` would have to wait for. -ENOSPC without writing
+     * anything if the space left is obviously too small. */
+    int (*prewrite)(struct hf_disk_file *file, uint64_t size);
+    int (*truncate)(struct hf_disk_file *file, uint64_t size);
+    int (*sync)(struct hf_disk_file *file);
+
+    int (*sync_directory)(struct hf_disk *disk);
+    int (*rename)(struct hf_disk *disk, const char *from, const char *to);
+    int (*remove)(struct hf_disk *disk, const char *name);
+
+    /* Bytes that this user can still allocate. */
+    int (*space)(struct hf_disk *disk, uint64_t *bytes);
+
+    /* Lock the file `name`, which is created if necessary, until the disk is
+     * closed or the process ends; -EWOULDBLOCK if another process, or another
+     * disk, has it locked. */
+    int (*lock)(struct hf_disk *disk, const char *name);
+    void (*close_directory)(struct hf_disk *disk);
+};
+
+/* Open the directory at `path`. If it does not exist: with `create`, create it
+ * with mode 0700, otherwise return -ENOENT. */
+int hf_disk_posix_open(const char *path, bool create, struct hf_disk **disk);
+
+/* Read up to `size` bytes, less only at the end of the file. */
+ssize_t hf_disk_read(struct hf_disk_file *file, uint64_t offset, void *to,
+                     size_t size);
+
+/* Write all bytes, or return an error. */
+int hf_disk_write(struct hf_disk_file *file, uint64_t offset, const void *from,
+                  size_t size);
+
+/* Close `file` unless it is NULL. */
+void hf_disk_close(struct hf_disk_file *file);
+
+/* Rename or remove, and make that durable; -EIO if it may not be durable. */
+int hf_disk_rename(struct hf_disk *disk, const char *from, const char *to);
+int hf_disk_remove(struct hf_disk *disk, const char *name);
+
+/* Whether an operation failed because the disk or the quota is full. */
+bool hf_disk_is_full(int rc);
+
+/* Set `*error` to "PATH/NAME: what: strerror", and return its code: HF_ELIMIT
+ * if the disk is full, HF_ENOMEM if memory is, otherwise HF_ESYSTEM. */
+enum hf_err hf_disk_error(struct hf_error *error, const struct hf_disk *disk,
+                          const char *name, const char *what, int rc);
+
+#endif

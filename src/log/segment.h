@@ -1,0 +1,49 @@
+/* segment.h - the files of the write-ahead log.
+ *
+ *     log-EPOCH       a segment of the log; epochs are consecutive
+ *     spare-NUMBER    a written file of the same size, to become a segment
+ *     tmp-...         a file that is being made; removed at start
+ *
+ * All have the same size. A file gets its name log-EPOCH only after its header
+ * is durable, so a segment with an invalid header is a damaged one. A segment
+ * that was in use before contains records of its old epoch, which are not valid
+ * in the new one; an epoch is never used twice. */
+#ifndef HF_LOG_SEGMENT_H
+#define HF_LOG_SEGMENT_H
+
+#include "log/disk.h"
+#include "log/identity.h"
+#include "log/record.h"
+
+#define HF_SEGMENT_VERSION 1
+#define HF_SEGMENT_START HF_RECORD_SECTOR /* the offset of the first record */
+
+/* Names are a prefix and 16 hexadecimal digits. */
+#define HF_SEGMENT_LOG "log-"
+#define HF_SEGMENT_SPARE "spare-"
+#define HF_SEGMENT_TMP "tmp-"
+
+void hf_segment_name(char name[HF_DISK_NAME], const char *prefix,
+                     uint64_t number);
+
+/* The number in `name`. Returns false if it is not a name of this kind. */
+bool hf_segment_parse(const char *name, const char *prefix, uint64_t *number);
+
+/* Make segment `epoch` of the spare file `spare`, or of a new file if `spare`
+ * is NULL. On success `*file` is open and its name is durable. */
+int hf_segment_prepare(struct hf_disk *disk,
+                       const struct hf_log_identity *identity, uint64_t epoch,
+                       const char *spare, struct hf_disk_file **file);
+
+/* Make a spare file. If the disk is full, nothing is left of it. */
+int hf_segment_make_spare(struct hf_disk *disk, uint64_t size,
+                          const char *name);
+
+/* Check the header and the size of segment `epoch`, which was read from `file`
+ * into `data`. */
+enum hf_err hf_segment_check(const struct hf_disk_file *file,
+                             const uint8_t *data, uint64_t size,
+                             const struct hf_log_identity *identity,
+                             uint64_t epoch, struct hf_error *error);
+
+#endif

@@ -1,0 +1,122 @@
+/* snapshot_file.h - snapshots of the lock table on disk.
+ *
+ *     snapshot-INDEX:  header, configuration, data
+ *
+ * The header has the checksum of the rest and is itself checksummed. A file
+ * gets its name when it is complete and synced. It is verified as a whole
+ * before any of it is used, and it is the same on all nodes: a transfer copies
+ * its bytes.
+ *
+ * These functions block; call them from a worker thread. A file, a writer or a
+ * transfer is used by one thread at a time. */
+#ifndef HF_LOG_SNAPSHOT_FILE_H
+#define HF_LOG_SNAPSHOT_FILE_H
+
+#include "log/disk.h"
+#include "log/identity.h"
+
+/* What a snapshot is of. */
+struct hf_snapshot_meta {
+    uint64_t index; /* of the last entry that it contains */
+    uint64_t term;
+    uint64_t config_index;  /* of the entry with the configuration */
+    struct hf_bytes config; /* the cluster's, at `index` */
+};
+
+/* ---- Reading ------------------------------------------------------------*/
+
+struct hf_snapshot_file;
+
+/* Open and verify the newest valid snapshot; `*file` is NULL if there is none.
+ * `*damaged` describes a newer one that is damaged, and its code is HF_OK
+ * otherwise. Whether the log can continue from the older one is checked by
+ * hf_wal_open().
+ *
+ * HF_EPROTO        there are snapshots, and all are damaged
+ * HF_EINVAL        a snapshot of another cluster
+ * HF_EUNSUPPORTED  a snapshot of a newer version
+ * HF_ESYSTEM, HF_ENOMEM */
+enum hf_err hf_snapshot_file_open(struct hf_disk *disk,
+                                  const struct hf_log_cluster *cluster,
+                                  struct hf_snapshot_file **file,
+                                  struct hf_error *damaged,
+                                  struct hf_error *error);
+void hf_snapshot_file_close(struct hf_snapshot_file *file);
+
+/* Valid until the file is closed. */
+const struct hf_snapshot_meta *hf_snapshot_file_meta(
+    const struct hf_snapshot_file *file);
+
+/* The number of bytes of data, and of the whole file. */
+uint64_t hf_snapshot_file_data_size(const struct hf_snapshot_file *file);
+uint64_t hf_snapshot_file_size(const struct hf_snapshot_file *file);
+
+/* Read exactly `size` bytes of the data, or of the whole file, for a
+ * transfer. */
+enum hf_err hf_snapshot_file_read_data(struct hf_snapshot_file *file,
+                                       uint64_t offset, void *to, size_t size,
+                                       struct hf_error *error);
+enum hf_err hf_snapshot_file_read(struct hf_snapshot_file *file,
+                                  uint64_t offset, void *to, size_t size,
+                                  struct hf_error *error);
+
+/* Remove snapshots that are older than `index`. A reader that has one open can
+ * still read it; its space is freed when the reader closes it. */
+enum hf_err hf_snapshot_file_remove_old(struct hf_disk *disk, uint64_t index,
+                                        struct hf_error *error);
+
+/* ---- Writing ------------------------------------------------------------
+ *
+ * A writer overwrites the file HF_WAL_RESERVE_FILE in place, if there is one,
+ * so a full disk does not prevent a snapshot. See hf_wal_reserve_lend(). */
+
+struct hf_snapshot_writer;
+
+/* Start a snapshot of this node. */
+enum hf_err hf_snapshot_writer_open(struct hf_disk *disk,
+                                    const struct hf_log_cluster *cluster,
+                                    const struct hf_snapshot_meta *meta,
+                                    struct hf_snapshot_writer **writer,
+                                    struct hf_error *error);
+enum hf_err hf_snapshot_writer_add(struct hf_snapshot_writer *writer,
+                                   const void *data, size_t size,
+                                   struct hf_error *error);
+
+/* Make the snapshot durable. It counts from now on. The writer is freed in any
+ * case. */
+enum hf_err hf_snapshot_writer_finish(struct hf_snapshot_writer *writer,
+                                      struct hf_error *error);
+
+/* Drop the snapshot; accepts NULL. */
+void hf_snapshot_writer_cancel(struct hf_snapshot_writer *writer);
+
+/* ---- Receiving ----------------------------------------------------------*/
+
+struct hf_snapshot_transfer;
+
+/* Start to receive a snapshot of `size` bytes, as hf_snapshot_file_size()
+ * reports it, for the entry `index` of `term`. */
+enum hf_err hf_snapshot_transfer_open(struct hf_disk *disk,
+                                      const struct hf_log_cluster *cluster,
+                                      uint64_t index, uint64_t term,
+                                      uint64_t size,
+                                      struct hf_snapshot_transfer **transfer,
+                                      struct hf_error *error);
+
+/* How many bytes have arrived: where the sender continues. */
+uint64_t hf_snapshot_transfer_have(const struct hf_snapshot_transfer *transfer);
+
+/* Add bytes at `offset`. Bytes that have arrived already are ignored, and so
+ * are bytes behind a gap. HF_EPROTO if they exceed the size. */
+enum hf_err hf_snapshot_transfer_add(struct hf_snapshot_transfer *transfer,
+                                     uint64_t offset, const void *data,
+                                     size_t size, struct hf_error *error);
+
+/* Verify the snapshot, which is complete, and make it durable. It counts from
+ * now on. HF_EPROTO if it is damaged or another one. The transfer is freed in
+ * any case. */
+enum hf_err hf_snapshot_transfer_finish(struct hf_snapshot_transfer *transfer,
+                                        struct hf_error *error);
+void hf_snapshot_transfer_cancel(struct hf_snapshot_transfer *transfer);
+
+#endif

@@ -1,0 +1,54 @@
+/* snapshot_format.h - the bytes of a snapshot file.
+ *
+ *      0  header: magic, version, sizes, cluster, index, term, configuration's
+ *         index, checksum of the body, checksum of the header; then zeros
+ *    512  body: configuration, data
+ */
+#ifndef HF_LOG_SNAPSHOT_FORMAT_H
+#define HF_LOG_SNAPSHOT_FORMAT_H
+
+#include "log/snapshot_file.h"
+
+#define HF_SNAPSHOT_FORMAT_VERSION 1
+#define HF_SNAPSHOT_FORMAT_START 512
+#define HF_SNAPSHOT_FORMAT_BLOCK 65536
+#define HF_SNAPSHOT_FORMAT_NAME "snapshot-"
+
+struct hf_snapshot_header {
+    uint32_t version;
+    uint32_t config_size;
+    struct hf_log_cluster cluster;
+    uint64_t index, term, config_index;
+    uint64_t data_size;
+    uint64_t body_sum;
+};
+
+void hf_snapshot_format_encode(const struct hf_snapshot_header *header,
+                               uint8_t to[HF_SNAPSHOT_FORMAT_START]);
+
+/* HF_EUNSUPPORTED for a newer version, HF_EPROTO for a damaged header. */
+enum hf_err hf_snapshot_format_decode(
+    const uint8_t from[HF_SNAPSHOT_FORMAT_START],
+    struct hf_snapshot_header *header);
+
+/* The size of the whole file. */
+uint64_t hf_snapshot_format_size(const struct hf_snapshot_header *header);
+
+/* Checksum of a body, block by block: the sum of a block is keyed with that of
+ * the block before it. All blocks but the last have the full size. Start with
+ * zeros; `sum` is the result so far. */
+struct hf_snapshot_sum {
+    uint64_t sum;
+    uint64_t blocks;
+};
+
+void hf_snapshot_format_sum(struct hf_snapshot_sum *sum, const void *block,
+                            size_t size);
+
+/* Read and verify a whole file. On success fill `*header`. */
+enum hf_err hf_snapshot_format_verify(struct hf_disk_file *file,
+                                      const struct hf_log_cluster *cluster,
+                                      struct hf_snapshot_header *header,
+                                      struct hf_error *error);
+
+#endif

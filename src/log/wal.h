@@ -1,0 +1,203 @@
+/* wal.h - the write-ahead log of a raft node: term, vote and entries.
+ *
+ * The owner, one thread, appends to a batch in memory. A flush makes a batch
+ * durable, as one record (record.h), while the owner fills the next batch:
+ *
+ *     hf_wal_append_entries(wal, index, entries, count);     owner
+ *     if (hf_wal_flush_begin(wal, &flush)) {                 owner
+ *         hf_wal_flush_run(&flush);                          any thread
+ *         err = hf_wal_flush_end(wal, &flush);               owner
+ *         durable = hf_wal_durable(wal);
+ *     }
+ *
+ * In the same way, *upkeep* prepares the next segment, recycles old ones and
+ * keeps space in reserve. One flush and one upkeep may run at the same time, in
+ * two threads. Only hf_wal_open() does I/O in the thread of its caller.
+ *
+ * Always true:
+ *   1. what hf_wal_durable() has reported survives any crash, until it is
+ *      replaced by a later append;
+ *   2. after a crash the log is as it was at the end of some record that was
+ *      flushed or being flushed;
+ *   3. a record is written after the one before it is durable, so damage in
+ *      front of a valid record is never a torn write, and hf_wal_open()
+ *      refuses it;
+ *   4. after a write error other than a full disk, or a failed sync, the log
+ *      is dead: nothing is written or reported as durable any more. */
+#ifndef HF_LOG_WAL_H
+#define HF_LOG_WAL_H
+
+#include "log/disk.h"
+#include "log/identity.h"
+#include "log/record.h"
+
+struct hf_wal;
+
+/* A snapshot: the state after entry `index`. */
+struct hf_log_snapshot {
+    uint64_t index; /* 0: there is none */
+    uint64_t term;
+};
+
+struct hf_wal_opts {
+    struct hf_log_identity identity;
+    struct hf_log_snapshot snapshot; /* the newest valid one */
+    unsigned segments_max;           /* 0: HF_WAL_SEGMENTS_MAX */
+};
+
+/* What hf_wal_open() found, besides the entries. */
+struct hf_wal_recovered {
+    struct hf_log_state state;
+    struct hf_log_snapshot base; /* the log begins after this entry; the term
+                                    is 0 if it is not known */
+    bool discarded; /* the entries were older than the snapshot, or contradicted
+                       it, and are gone */
+};
+
+/* Open the log and pass its content to `visitor`. Blocks.
+ *
+ * A torn record at the end is cut off. If the log does not contain the entry of
+ * the snapshot, and does not begin after exactly this entry, then a crash came
+ * between installing the snapshot and resetting the log: the reset is done
+ * now. What was recovered is durable when this returns.
+ *
+ * HF_EPROTO        damaged, or a file is missing; `*error` names the file, and
+ *                  the offset
+ * HF_EINVAL        a file of another cluster or node
+ * HF_EUNSUPPORTED  a file of a newer version
+ * HF_ELIMIT        the disk is full
+ * HF_ESYSTEM, HF_ENOMEM, and the first error of the visitor */
+enum hf_err hf_wal_open(struct hf_disk *disk, const struct hf_wal_opts *opts,
+                        const struct hf_log_visitor *visitor,
+                        struct hf_wal **wal, struct hf_wal_recovered *recovered,
+                        struct hf_error *error);
+
+/* Close the files, without flushing. No flush and no upkeep may be running. */
+void hf_wal_close(struct hf_wal *wal);
+
+/* ---- Appending ----------------------------------------------------------
+ *
+ * HF_ELIMIT if an entry is longer than hf_wal_entry_max(), or if more than
+ * HF_WAL_PENDING_MAX bytes wait for a flush; then nothing was appended. After
+ * HF_ENOMEM a part of the entries may have been appended, and the node must
+ * stop. HF_ESYSTEM if the log is dead. */
+
+/* Set term and vote. The term never decreases, and a vote does not change
+ * within a term. */
+enum hf_err hf_wal_append_state(struct hf_wal *wal, uint64_t term,
+                                uint64_t vote);
+
+/* Remove all entries from `index` on, and append these, at least one. `index`
+ * is at most the last index + 1. Bytes are copied. */
+enum hf_err hf_wal_append_entries(struct hf_wal *wal, uint64_t index,
+                                  const struct hf_log_entry *entries,
+                                  size_t count);
+
+/* Remove all entries: the log continues after a snapshot, which is durable. */
+enum hf_err hf_wal_append_base(struct hf_wal *wal,
+                               struct hf_log_snapshot snapshot);
+
+size_t hf_wal_entry_max(const struct hf_wal *wal);
+
+/* ---- Flushing -----------------------------------------------------------*/
+
+struct hf_wal_flush {
+    struct hf_disk_file *file;
+    uint64_t offset;
+    const uint8_t *data;
+    size_t size;
+    bool in_next;          /* this record is the first of the next segment */
+    int write_rc, sync_rc; /* results of hf_wal_flush_run() */
+};
+
+/* Whether something waits for a flush. */
+bool hf_wal_is_pending(const struct hf_wal *wal);
+
+/* Start a flush of the oldest batch. False if there is nothing to flush, a
+ * flush is running, the log is dead, memory is short, or the next segment is
+ * missing: then upkeep comes first. */
+bool hf_wal_flush_begin(struct hf_wal *wal, struct hf_wal_flush *flush);
+
+/* Write and sync. Any thread. */
+void hf_wal_flush_run(struct hf_wal_flush *flush);
+
+/* HF_OK      the batch is durable; see hf_wal_durable()
+ * HF_ELIMIT  the disk is full; the batch still waits, so try again later
+ * Otherwise the log is dead, and the node must stop: hf_wal_error(). */
+enum hf_err hf_wal_flush_end(struct hf_wal *wal,
+                             const struct hf_wal_flush *flush);
+
+/* What is durable. `last_index` is the highest index whose durable entry was
+ * not replaced by a later append, which may not be durable yet; `last_term` is
+ * meaningful only if no such append is pending. */
+struct hf_log_state hf_wal_durable(const struct hf_wal *wal);
+
+/* Why the log is dead. */
+void hf_wal_error(const struct hf_wal *wal, struct hf_error *error);
+
+/* ---- Upkeep -------------------------------------------------------------*/
+
+enum hf_wal_task {
+    HF_WAL_FREE,    /* recycle or remove the oldest segment */
+    HF_WAL_DROP,    /* remove a spare segment, on a full disk */
+    HF_WAL_PREPARE, /* prepare the next segment */
+    HF_WAL_SPARE,   /* make a spare segment */
+    HF_WAL_RESERVE, /* keep space for the next snapshot */
+};
+
+struct hf_wal_upkeep {
+    struct hf_disk *disk;
+    struct hf_log_identity identity;
+    enum hf_wal_task task;
+    uint64_t epoch;
+    uint64_t size;
+    char from[HF_DISK_NAME]; /* empty: none */
+    char to[HF_DISK_NAME];   /* empty: none */
+    struct hf_disk_file *file;
+    int rc;
+};
+
+/* Start one task, if there is one. A full disk makes the same task return
+ * again, so a caller tries again after a pause, not at once. */
+bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep);
+
+/* Any thread. Takes as long as writing a whole segment. */
+void hf_wal_upkeep_run(struct hf_wal_upkeep *upkeep);
+
+/* Like hf_wal_flush_end(). */
+enum hf_err hf_wal_upkeep_end(struct hf_wal *wal,
+                              const struct hf_wal_upkeep *upkeep);
+
+/* Entries up to `index` are no longer needed: they are in a durable snapshot,
+ * and no follower is expected to ask for them. Segments that contain no other
+ * entries are recycled. */
+void hf_wal_compact(struct hf_wal *wal, uint64_t index);
+
+/* The number of segments, the next and spare ones included. */
+size_t hf_wal_segment_count(const struct hf_wal *wal);
+
+/* ---- Space --------------------------------------------------------------
+ *
+ * In reserve are the next segment, a spare one, and the file
+ * HF_WAL_RESERVE_FILE, which the next snapshot overwrites in place. */
+
+#define HF_WAL_RESERVE_FILE "reserve"
+
+enum hf_wal_space {
+    HF_WAL_SPACE_OK,
+    HF_WAL_SPACE_LOW,  /* accept only work that releases something */
+    HF_WAL_SPACE_NONE, /* nothing can be written now */
+};
+
+enum hf_wal_space hf_wal_space(const struct hf_wal *wal);
+
+/* Keep a quarter more than `snapshot_size` bytes, the size of the last snapshot,
+ * in reserve for the next one. */
+void hf_wal_reserve(struct hf_wal *wal, uint64_t snapshot_size);
+
+/* Leave the reserve alone, because a snapshot is being written into it, until
+ * the next hf_wal_reserve(). False if upkeep is working on the reserve: try
+ * again when it has ended. */
+bool hf_wal_reserve_lend(struct hf_wal *wal);
+
+#endif

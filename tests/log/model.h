@@ -1,0 +1,94 @@
+/* model.h - a naive copy of the log, and runs over a simulated disk that are
+ * compared with it after a crash. */
+#ifndef HF_TESTS_LOG_MODEL_H
+#define HF_TESTS_LOG_MODEL_H
+
+#include "base/random.h"
+#include "log/snapshot_file.h"
+#include "log/wal.h"
+#include "sim/sim_disk.h"
+
+#define MODEL_ENTRIES_MAX 400
+#define MODEL_FLUSHES_MAX 400
+#define MODEL_SEGMENT_SIZE 8192
+
+/* ---- The model ----------------------------------------------------------*/
+
+struct model_entry {
+    uint64_t term;
+    uint64_t hash; /* of kind and data */
+};
+
+struct model {
+    struct hf_log_state state;
+    struct hf_log_snapshot base;
+    struct model_entry entries[MODEL_ENTRIES_MAX]; /* from base.index + 1 */
+    size_t count;
+};
+
+void model_add(struct model *model, uint64_t index,
+               const struct hf_log_entry *entry);
+void model_set_base(struct model *model, uint64_t index, uint64_t term);
+
+/* A visitor that fills a model. */
+struct hf_log_visitor model_visitor(struct model *model);
+
+/* Why the recovered log is not the expected one, or NULL. It may begin later,
+ * if its entries up to the snapshot were recycled. */
+const char *model_compare(const struct model *expected,
+                          const struct model *recovered);
+
+/* What recovery makes of `model` if the newest snapshot is this one. */
+void model_match_snapshot(struct model *model, struct hf_log_snapshot snapshot);
+
+/* ---- A node's directory on a simulated disk -----------------------------*/
+
+extern const struct hf_log_identity model_identity;
+
+struct run {
+    struct sim_disk *sim;
+    struct hf_disk *disk; /* NULL while closed */
+    struct hf_wal *wal;
+    struct hf_wal_recovered recovered;
+    struct hf_error error, damaged;
+    struct hf_random random;
+
+    struct model now;                        /* all that was appended */
+    struct model flushed[MODEL_FLUSHES_MAX]; /* at the start of each flush */
+    size_t begun, acked;                     /* flushes; 0: at the start */
+    bool is_retry, has_next;
+    bool has_stopped; /* a real node would have */
+    size_t unflushed;                /* bytes; a batch must not be split */
+    struct hf_log_snapshot snapshot; /* the newest durable one */
+    struct hf_log_snapshot snapshot_begun;
+};
+
+/* Initialise a directory on a new disk and open it. */
+struct run *run_new(uint64_t seed);
+void run_free(struct run *run);
+
+/* Initialise without opening, with these faults set by the caller. */
+enum hf_err run_init(struct run *run);
+
+/* Open the directory, and compare what was recovered with the model: it must be
+ * as it was at the last flush that was acknowledged, or at one that had begun.
+ * Then the model continues from what was recovered. Returns an error if the
+ * log is refused. */
+enum hf_err run_open(struct run *run);
+
+/* The process ends without any notice. */
+void run_close(struct run *run);
+
+/* One random step: append, vote, flush, maintain, take or install a snapshot.
+ * False if it failed. */
+bool run_step(struct run *run);
+
+/* Single steps; false if they failed. */
+bool run_append(struct run *run, uint64_t index, size_t count, size_t size);
+bool run_vote(struct run *run, uint64_t term, uint64_t vote);
+bool run_flush(struct run *run);
+bool run_upkeep(struct run *run); /* everything that is to be done */
+bool run_snapshot(struct run *run, uint64_t trailing);
+bool run_install(struct run *run, uint64_t index);
+
+#endif

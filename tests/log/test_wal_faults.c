@@ -1,0 +1,304 @@
+/* test_wal_faults.c - a full disk is survived, and any other error of the disk
+ * ends the log. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "lib/expect.h"
+#include "lib/runner.h"
+#include "log/model.h"
+
+#define STEPS 120
+
+/* Flush and maintain until everything is durable. */
+static void settle(struct run *run)
+{
+    while (hf_wal_is_pending(run->wal))
+        assert_true(run_flush(run));
+    assert_true(run_upkeep(run));
+}
+
+static void expect_recovered(struct run *run)
+{
+    run_close(run);
+    sim_disk_crash(run->sim, SIM_CRASH_LOSE, 1);
+    expect_ok(run_open(run));
+}
+
+/* ---- EIO ----------------------------------------------------------------*/
+
+static void expect_dead(struct run *run)
+{
+    struct hf_wal_flush flush;
+    struct hf_wal_upkeep upkeep;
+    struct hf_error error;
+
+    hf_wal_error(run->wal, &error);
+    assert_int_equal(error.code, HF_ESYSTEM);
+    assert_non_null(strstr(error.text, "/sim/"));
+    assert_non_null(strstr(error.text, strerror(EIO)));
+    assert_false(hf_wal_flush_begin(run->wal, &flush));
+    assert_false(hf_wal_upkeep_begin(run->wal, &upkeep));
+    expect_err(hf_wal_append_state(run->wal, run->now.state.term + 1, 0),
+               HF_ESYSTEM);
+}
+
+/* Run until an operation fails with EIO. False if the script ends first. */
+static bool fail_with_eio(uint64_t op, enum sim_crash pattern)
+{
+    struct run *run = run_new(11);
+    struct hf_error error;
+    bool failed = false;
+
+    sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + op, -EIO, false);
+    for (int i = 0; i < STEPS && !failed; i++)
+        failed = !run_step(run);
+    hf_wal_error(run->wal, &error);
+    if (error.code)
+        expect_dead(run);
+    else
+        /* A snapshot failed: the node stops for that reason. */
+        assert_true(!failed || run->error.code == HF_ESYSTEM);
+    run_close(run);
+    sim_disk_crash(run->sim, pattern, op);
+    expect_ok(run_open(run));
+    run_free(run);
+    return failed;
+}
+
+static void an_error_at_any_operation_ends_the_log(void **state)
+{
+    uint64_t op = 1;
+
+    (void)state;
+    while (fail_with_eio(op, SIM_CRASH_KEEP) &&
+           fail_with_eio(op, SIM_CRASH_LOSE))
+        op++;
+    assert_true(op > 100);
+}
+
+/* The bytes may be in the page cache, marked as clean: nobody may rely on
+ * them, and the flush cannot be repeated. */
+static void a_failed_sync_is_never_repeated(void **state)
+{
+    struct run *run = run_new(12);
+    struct hf_wal_flush flush;
+
+    (void)state;
+    assert_true(run_vote(run, 1, 1));
+    assert_true(run_append(run, 1, 1, 10));
+    assert_true(hf_wal_flush_begin(run->wal, &flush));
+    /* Even if the error is a full disk. */
+    sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + 2, -ENOSPC, false);
+    hf_wal_flush_run(&flush);
+    assert_int_equal(flush.write_rc, 0);
+    assert_int_equal(flush.sync_rc, -ENOSPC);
+    assert_int_not_equal(hf_wal_flush_end(run->wal, &flush), HF_OK);
+    assert_true(hf_wal_durable(run->wal).term == 0);
+    assert_true(hf_wal_durable(run->wal).last_index == 0);
+    assert_false(hf_wal_flush_begin(run->wal, &flush));
+    run_free(run);
+}
+
+/* An error while opening is reported, and the next attempt succeeds. */
+static void an_error_while_opening_is_reported(void **state)
+{
+    enum hf_err err = HF_ESYSTEM;
+
+    (void)state;
+    for (uint64_t op = 1; err; op++) {
+        struct run *run = run_new(13);
+
+        for (int i = 0; i < 60; i++)
+            assert_true(run_step(run));
+        settle(run);
+        run_close(run);
+        sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + op, -EIO, false);
+        memset(&run->error, 0, sizeof(run->error));
+        err = run_open(run);
+        if (err) {
+            assert_int_equal(err, HF_ESYSTEM);
+            assert_int_equal(run->error.code, HF_ESYSTEM);
+            assert_non_null(strstr(run->error.text, "/sim"));
+        }
+        sim_disk_fail_at(run->sim, 0, 0, false);
+        expect_recovered(run);
+        assert_true(op > 15 || err);
+        run_free(run);
+    }
+}
+
+/* ---- A full disk --------------------------------------------------------*/
+
+static bool is_dead(const struct run *run)
+{
+    struct hf_error error;
+
+    hf_wal_error(run->wal, &error);
+    return error.code != HF_OK || run->has_stopped;
+}
+
+/* The disk is full from operation `op` on. When there is space again, the run
+ * continues as if nothing had happened, unless a sync failed. */
+static bool fill_disk_at(uint64_t op, bool forever)
+{
+    struct run *run = run_new(14);
+    bool failed = false;
+
+    sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + op, -ENOSPC, forever);
+    for (int i = 0; i < STEPS && !failed; i++)
+        failed = !run_step(run);
+    if (failed && !is_dead(run)) {
+        for (int i = 0; i < 5; i++)
+            (void)run_step(run);
+        hf_wal_reserve(run->wal, 1000);
+    }
+    sim_disk_fail_at(run->sim, 0, 0, false);
+    if (!is_dead(run)) {
+        settle(run);
+        assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
+    }
+    expect_recovered(run);
+    run_free(run);
+    return failed;
+}
+
+static void a_full_disk_at_any_operation_is_survived(void **state)
+{
+    uint64_t op = 1;
+
+    (void)state;
+    while (fill_disk_at(op, false) && fill_disk_at(op, true))
+        op++;
+    assert_true(op > 100);
+}
+
+static void append_one(struct run *run)
+{
+    assert_true(run_append(run, run->now.state.last_index + 1, 1, 300));
+}
+
+/* The disk is full. New work is refused, but what is accepted is written; a
+ * snapshot fits into the reserve and frees segments; and when there is space
+ * again, everything is as before. */
+static void a_full_disk_leaves_room_for_releasing_work(void **state)
+{
+    struct run *run = run_new(15);
+    unsigned records = 0;
+
+    (void)state;
+    assert_true(run_vote(run, 1, 1));
+    append_one(run);
+    settle(run);
+    assert_true(run_snapshot(run, 0));
+    settle(run);
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
+    /* Less than a segment is left. */
+    sim_disk_set_capacity(run->sim, sim_disk_used(run->sim) + 2048);
+    while (hf_wal_space(run->wal) == HF_WAL_SPACE_OK && records < 1000) {
+        append_one(run);
+        assert_true(run_flush(run));
+        (void)run_upkeep(run);
+        records++;
+    }
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+
+    /* At least one whole segment is left. */
+    for (unsigned i = 0; i < MODEL_SEGMENT_SIZE / 1024; i++) {
+        append_one(run);
+        assert_true(run_flush(run));
+        (void)run_upkeep(run);
+    }
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+
+    assert_true(run_snapshot(run, 0));
+    assert_true(run_upkeep(run));
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
+    assert_true(sim_disk_has(run->sim, "reserve"));
+    settle(run);
+    expect_recovered(run);
+    run_free(run);
+}
+
+static void low_space_ends_by_itself_when_space_returns(void **state)
+{
+    struct run *run = run_new(16);
+
+    (void)state;
+    assert_true(run_vote(run, 1, 1));
+    settle(run);
+    sim_disk_set_capacity(run->sim, sim_disk_used(run->sim));
+    hf_wal_reserve(run->wal, 1000000);
+    assert_false(run_upkeep(run));
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+    assert_false(run_upkeep(run));
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+    sim_disk_set_capacity(run->sim, 0);
+    assert_true(run_upkeep(run));
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
+    assert_true(sim_disk_file_size(run->sim, HF_WAL_RESERVE_FILE) == 1250000);
+    run_free(run);
+}
+
+/* A node that starts on a full disk runs, with low space. */
+static void a_log_opens_on_a_full_disk(void **state)
+{
+    struct run *run = run_new(17);
+
+    (void)state;
+    assert_true(run_vote(run, 1, 1));
+    settle(run);
+    run_close(run);
+    sim_disk_delete(run->sim, "spare-0000000000000000");
+    sim_disk_delete(run->sim, "reserve");
+    sim_disk_set_capacity(run->sim, 2 * MODEL_SEGMENT_SIZE);
+    expect_ok(run_open(run));
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+    append_one(run);
+    assert_true(run_flush(run));
+    run_free(run);
+}
+
+static void the_number_of_segments_is_limited(void **state)
+{
+    struct run *run = run_new(18);
+    struct hf_wal_opts opts = {.identity = model_identity, .segments_max = 6};
+    struct model recovered = {0};
+    struct hf_log_visitor visitor = model_visitor(&recovered);
+    unsigned flushes = 0;
+
+    (void)state;
+    hf_wal_close(run->wal);
+    run->wal = NULL;
+    expect_ok(hf_wal_open(run->disk, &opts, &visitor, &run->wal,
+                          &run->recovered, &run->error));
+    assert_true(run_vote(run, 1, 1));
+    do {
+        append_one(run);
+        flushes++;
+    } while (run_flush(run) && flushes < 300);
+    assert_true(flushes < 300);
+    assert_true(hf_wal_segment_count(run->wal) <= 6 + 1);
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+    assert_true(run_snapshot(run, 0));
+    settle(run);
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
+    run_free(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(an_error_at_any_operation_ends_the_log),
+        cmocka_unit_test(a_failed_sync_is_never_repeated),
+        cmocka_unit_test(an_error_while_opening_is_reported),
+        cmocka_unit_test(a_full_disk_at_any_operation_is_survived),
+        cmocka_unit_test(a_full_disk_leaves_room_for_releasing_work),
+        cmocka_unit_test(low_space_ends_by_itself_when_space_returns),
+        cmocka_unit_test(a_log_opens_on_a_full_disk),
+        cmocka_unit_test(the_number_of_segments_is_limited),
+    };
+
+    return hf_test_main("wal_faults", cases, HF_TEST_COUNT(cases), 0);
+}

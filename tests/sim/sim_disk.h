@@ -1,0 +1,92 @@
+/* sim_disk.h - a disk in memory that loses and tears what was not synced.
+ *
+ * It keeps two versions of every file and of the directory: what programs see,
+ * and what is durable. `sync` copies the bytes and the size of a file, and
+ * `sync_directory` the names. sim_disk_crash() throws away what programs see,
+ * except for those sectors, sizes and names that the pattern lets through, in
+ * any combination: a rename may survive without the bytes of its file, and one
+ * sector of a write without its neighbours.
+ *
+ * One thread. A disk outlives the programs that use it: sim_disk_attach() is
+ * what opening the directory is for a real disk. */
+#ifndef HF_TESTS_SIM_SIM_DISK_H
+#define HF_TESTS_SIM_SIM_DISK_H
+
+#include "log/disk.h"
+
+#define SIM_DISK_SECTOR 512
+#define SIM_DISK_NAMES_MAX 256
+
+struct sim_disk;
+
+/* What of the unsynced changes survives a crash. Sectors are counted over all
+ * files, in the order of files and offsets; names in the order of changes. */
+enum sim_crash {
+    SIM_CRASH_LOSE, /* nothing */
+    SIM_CRASH_KEEP, /* everything, as if only the process had died */
+    SIM_CRASH_PREFIX,
+    SIM_CRASH_SUFFIX,
+    SIM_CRASH_EVEN,
+    SIM_CRASH_ODD,
+    SIM_CRASH_FIRST,
+    SIM_CRASH_LAST,
+    SIM_CRASH_RANDOM, /* by the seed */
+    SIM_CRASH_PATTERNS = SIM_CRASH_RANDOM,
+};
+
+struct sim_disk *sim_disk_new(void);
+void sim_disk_free(struct sim_disk *disk);
+
+/* A copy of the disk, without faults. No file may be open. */
+struct sim_disk *sim_disk_clone(const struct sim_disk *disk);
+
+/* Open the directory. */
+struct hf_disk *sim_disk_attach(struct sim_disk *disk);
+
+/* ---- Faults -------------------------------------------------------------
+ *
+ * Operations are counted from 1; sim_disk_ops() is the number so far. Changes
+ * are creating, writing, prewriting, truncating, syncing, renaming and
+ * removing. Other operations only read. */
+uint64_t sim_disk_ops(const struct sim_disk *disk);
+uint64_t sim_disk_changes(const struct sim_disk *disk);
+
+/* The power fails at change number `change`: it and all later operations return
+ * -EIO and do nothing. 0: never. */
+void sim_disk_power_off_at(struct sim_disk *disk, uint64_t change);
+bool sim_disk_is_off(const struct sim_disk *disk);
+
+/* Operation number `op` returns `rc`, and all later ones too if `forever`. */
+void sim_disk_fail_at(struct sim_disk *disk, uint64_t op, int rc, bool forever);
+
+/* Writes transfer at most one sector. */
+void sim_disk_short_writes(struct sim_disk *disk, bool on);
+
+/* Allow files of `bytes` in all; 0: any. */
+void sim_disk_set_capacity(struct sim_disk *disk, uint64_t bytes);
+uint64_t sim_disk_used(const struct sim_disk *disk);
+
+/* Call `hook` at the start of every sync of a file. A slow sync is a hook that
+ * advances a simulated clock. */
+void sim_disk_on_sync(struct sim_disk *disk, void (*hook)(void *arg),
+                      void *arg);
+
+/* Lose what is not durable, turn the power on again and forget all faults. No
+ * program may be attached. */
+void sim_disk_crash(struct sim_disk *disk, enum sim_crash pattern,
+                    uint64_t seed);
+
+/* ---- Damage -------------------------------------------------------------*/
+
+/* The bytes of a file, visible and durable, may be changed. NULL if there is
+ * none. Everything must be synced. */
+uint64_t sim_disk_file_size(const struct sim_disk *disk, const char *name);
+uint8_t sim_disk_peek(const struct sim_disk *disk, const char *name,
+                      uint64_t offset);
+void sim_disk_poke(struct sim_disk *disk, const char *name, uint64_t offset,
+                   uint8_t byte);
+void sim_disk_resize(struct sim_disk *disk, const char *name, uint64_t size);
+void sim_disk_delete(struct sim_disk *disk, const char *name);
+bool sim_disk_has(const struct sim_disk *disk, const char *name);
+
+#endif
