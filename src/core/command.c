@@ -17,7 +17,7 @@ enum {
 };
 
 static const unsigned fields[HF_COMMAND_KINDS] = {
-    [HF_COMMAND_OPEN] = HAS_NOTE,
+    [HF_COMMAND_OPEN] = HAS_NONCE | HAS_NOTE,
     [HF_COMMAND_CLOSE] = HAS_SESSION,
     [HF_COMMAND_LOCK] = HAS_SESSION | HAS_KEY | HAS_NONCE | HAS_LEASE |
                         HAS_FLAGS | HAS_VALUE | HAS_NOTE,

@@ -14,8 +14,10 @@
 
 /* The comments list the members of struct hf_command that a command uses. */
 enum hf_command_kind {
-    HF_COMMAND_OPEN = 1, /* open a session; `note` is its label */
-    HF_COMMAND_CLOSE,    /* close `session` and withdraw its waiters */
+    HF_COMMAND_OPEN = 1, /* nonce, note: open a session with this secret and
+                            this label */
+    HF_COMMAND_CLOSE,    /* close `session` and withdraw its waiters, unless it
+                            has sent a command above `sequence` */
     HF_COMMAND_LOCK,     /* key, nonce, lease_ms, queue, value, note */
     HF_COMMAND_UNLOCK,   /* key, nonce, token */
     HF_COMMAND_RENEW,    /* key, nonce, token, lease_ms */
@@ -36,13 +38,15 @@ struct hf_command {
 
     /* The session that sends the command, the number of the command within
      * the session, and the lowest number whose result the session may still
-     * need. OPEN and EXPIRE come from the driver and have no session. */
+     * need. OPEN and EXPIRE come from the driver and have no session. CLOSE
+     * comes from the driver, too: its sequence is the highest that the driver
+     * knows of. */
     uint64_t session;
     uint64_t sequence;
     uint64_t done;
 
     uint64_t token;
-    struct hf_nonce nonce;
+    struct hf_nonce nonce; /* of the claim; OPEN: the secret of the session */
     struct hf_key key;
     struct hf_bytes value;
     struct hf_bytes expected;

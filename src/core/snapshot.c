@@ -9,7 +9,7 @@
  *
  *     magic version
  *     token last_session index
- *     session count, each: id flags done highest label,
+ *     session count, each: id ended secret done highest label,
  *                          kept count, each: sequence kind nonce result
  *     hold count, each: key claim token generation forced,
  *                       waiter count, each: claim sequence ahead
@@ -70,6 +70,7 @@ static void encode_session(const struct hf_session *session, struct hf_buf *buf)
 {
     hf_buf_u64(buf, session->id);
     hf_buf_u8(buf, session->ended);
+    hf_buf_raw(buf, session->secret.bytes, sizeof(session->secret.bytes));
     hf_buf_u64(buf, session->done);
     hf_buf_u64(buf, session->highest);
     hf_buf_bytes(buf, session->label, session->label_size);
@@ -154,6 +155,14 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
 
 /* ---- Decoding -----------------------------------------------------------*/
 
+static struct hf_nonce read_nonce(struct hf_reader *reader)
+{
+    struct hf_nonce nonce = {{0}};
+
+    hf_reader_raw(reader, nonce.bytes, sizeof(nonce.bytes));
+    return nonce;
+}
+
 static enum hf_err decode_result(struct hf_session *session,
                                  struct hf_reader *reader)
 {
@@ -161,7 +170,7 @@ static enum hf_err decode_result(struct hf_session *session,
     struct hf_result result;
 
     command.kind = hf_reader_u8(reader);
-    hf_reader_raw(reader, command.nonce.bytes, sizeof(command.nonce.bytes));
+    command.nonce = read_nonce(reader);
     hf_command_read_result(&result, reader);
     if (reader->failed || command.sequence < session->done ||
         command.sequence > session->highest ||
@@ -191,11 +200,24 @@ static uint64_t last_hold_token(const struct hf_table *table)
     return HF_CONTAINER(last, struct hf_hold, by_token)->token;
 }
 
+/* A closed session has neither a secret nor results, and two open sessions have
+ * different secrets. */
+static bool is_consistent_secret(const struct hf_table *table,
+                                 const struct hf_nonce *secret, uint8_t ended,
+                                 uint32_t count)
+{
+    static const struct hf_nonce zero;
+
+    return ended ? count == 0 && hf_nonce_equal(secret, &zero)
+                 : !hf_table_find_secret(table, secret);
+}
+
 static enum hf_err decode_session(struct hf_table *table,
                                   struct hf_reader *reader)
 {
     uint64_t id = hf_reader_u64(reader);
     uint8_t ended = hf_reader_u8(reader);
+    struct hf_nonce secret = read_nonce(reader);
     uint64_t done = hf_reader_u64(reader);
     uint64_t highest = hf_reader_u64(reader);
     struct hf_bytes label = hf_reader_bytes(reader, HF_NOTE_MAX);
@@ -205,13 +227,14 @@ static enum hf_err decode_session(struct hf_table *table,
 
     if (reader->failed || id <= last_session_id(table) ||
         id > table->last_session || ended > 1 || count > HF_WINDOW_MAX ||
-        (highest >= done && highest - done >= HF_WINDOW_MAX))
+        (highest >= done && highest - done >= HF_WINDOW_MAX) ||
+        !is_consistent_secret(table, &secret, ended, count))
         return HF_EPROTO;
-    session = hf_session_new(id, label);
+    session = hf_session_new(id, &secret, label);
     if (!session)
         return HF_ENOMEM;
-    hf_table_add_session(table, session);
     session->ended = ended;
+    hf_table_add_session(table, session);
     session->done = done;
     session->highest = highest;
     if (count > 0 && highest >= done)
@@ -235,7 +258,7 @@ static enum hf_err decode_claim(const struct hf_table *table,
                                 struct hf_reader *reader)
 {
     claim->session = hf_table_find_session(table, hf_reader_u64(reader));
-    hf_reader_raw(reader, claim->nonce.bytes, sizeof(claim->nonce.bytes));
+    claim->nonce = read_nonce(reader);
     claim->lease_ms = hf_reader_u32(reader);
     claim->value = hf_reader_bytes(reader, HF_VALUE_MAX);
     claim->note = hf_reader_bytes(reader, HF_NOTE_MAX);

@@ -117,7 +117,8 @@ struct hf_table {
     uint64_t last_session; /* the last session id */
     uint64_t index;        /* the index of the last event */
     struct hf_map holds;
-    struct hf_map sessions;
+    struct hf_map sessions;       /* by id */
+    struct hf_map secrets;        /* sessions that are open, by secret */
     struct hf_map waiting;        /* waiters, by nonce */
     struct hf_dlist by_token;     /* holds, the oldest grant first */
     struct hf_dlist all_sessions; /* the oldest first */
@@ -133,7 +134,9 @@ void hf_table_fini(struct hf_table *table);
 /* Apply one valid command. On HF_ENOMEM nothing has changed. On HF_OK,
  * `result->err` is the answer:
  *
- *   OPEN     HF_OK with the session; HF_ELIMIT
+ *   OPEN     HF_OK with the session, also if the session with this secret is
+ *            open already; HF_ELIMIT
+ *   CLOSE    HF_OK; HF_ENOTOWNER: the session has sent a later command
  *   LOCK     HF_OK with token and generation, also if the nonce already holds
  *            the key; HF_EBUSY with the position in the queue, or 0 if the
  *            claim is not queued; HF_ELIMIT
@@ -169,6 +172,10 @@ struct hf_session *hf_table_next_session(const struct hf_table *table,
 
 struct hf_session *hf_table_find_session(const struct hf_table *table,
                                          uint64_t id);
+
+/* The open session with `secret`, or NULL. */
+struct hf_session *hf_table_find_secret(const struct hf_table *table,
+                                        const struct hf_nonce *secret);
 
 /* While GRANTED is reported: take the claim that has waited, to report its grant
  * to the session later. This allocates nothing, so it cannot fail. The caller

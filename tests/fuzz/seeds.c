@@ -124,6 +124,7 @@ static void write_arena(int number, const struct hf_buf *snapshot)
     for (size_t i = 0; i < 2; i++) {
         struct hf_command open = {
             .kind = HF_COMMAND_OPEN,
+            .nonce = {{(uint8_t)(i + 1)}},
             .note = hf_bytes_of(labels[i]),
         };
 

@@ -190,6 +190,8 @@ void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
     command->kind = kinds[draw(bytes, 17)];
     if (command->kind == HF_COMMAND_OPEN) {
         command->note = draw_bytes(bytes);
+        command->nonce.bytes[0] = hf_reader_u8(bytes);
+        command->nonce.bytes[1] = draw(bytes, 8);
         return;
     }
     if (command->kind != HF_COMMAND_EXPIRE)

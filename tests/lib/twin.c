@@ -26,6 +26,7 @@ struct claim {
 
 struct session {
     uint64_t id;
+    struct hf_nonce secret;
     bool ended;
     struct hf_bytes label;
     uint64_t done;
@@ -270,6 +271,15 @@ static void end_hold(struct hf_twin *twin, struct claim *holder,
 static void open_session(struct hf_twin *twin, const struct hf_command *command,
                          struct hf_result *result)
 {
+    for (size_t i = 0; i < twin->session_count; i++) {
+        const struct session *session = &twin->sessions[i];
+
+        if (!session->ended &&
+            hf_nonce_equal(&session->secret, &command->nonce)) {
+            result->session = session->id;
+            return;
+        }
+    }
     if (twin->session_count >= HF_SESSIONS_MAX) {
         result->err = HF_ELIMIT;
         return;
@@ -278,6 +288,7 @@ static void open_session(struct hf_twin *twin, const struct hf_command *command,
                             sizeof(*twin->sessions));
     twin->sessions[twin->session_count++] = (struct session){
         .id = ++twin->last_session,
+        .secret = command->nonce,
         .label = copy_bytes(command->note.data, command->note.size),
     };
     result->session = twin->last_session;
@@ -304,6 +315,8 @@ static void close_session(struct hf_twin *twin, struct session *session)
     while ((claim = first_waiter(twin, session->id)))
         withdraw_claim(twin, claim);
     session->ended = true;
+    session->secret = (struct hf_nonce){{0}};
+    session->kept_count = 0;
     remove_ended_sessions(twin);
 }
 
@@ -560,7 +573,10 @@ static void run_once(struct hf_twin *twin, const struct hf_command *command,
         return;
     }
     if (command->kind == HF_COMMAND_CLOSE) {
-        close_session(twin, session);
+        if (session->highest > command->sequence)
+            result->err = HF_ENOTOWNER;
+        else
+            close_session(twin, session);
         return;
     }
     if (!has_result(session, command, result)) {
@@ -751,7 +767,8 @@ static const char *compare_session(const struct hf_twin *twin,
     uint64_t window = b->highest < b->done ? 0 : b->highest - b->done + 1;
 
     if (a->ended != b->ended || a->done != b->done ||
-        a->highest != b->highest || a->holds != count_holds(twin, b->id) ||
+        !hf_nonce_equal(&a->secret, &b->secret) || a->highest != b->highest ||
+        a->holds != count_holds(twin, b->id) ||
         a->label_size != b->label.size ||
         memcmp(a->label, b->label.data, b->label.size) != 0)
         return set_text("session %llu", (unsigned long long)b->id);
@@ -901,8 +918,11 @@ static const char *check_session(const struct hf_table *table,
 {
     if (session->id < 1 || session->id > table->last_session)
         return set_text("a session that was never opened");
-    if (session->ended &&
-        (session->holds == 0 || !hf_dlist_is_empty(&session->waiting)))
+    if (!session->ended &&
+        hf_table_find_secret(table, &session->secret) != session)
+        return set_text("two sessions have one secret");
+    if (session->ended && (session->holds == 0 || session->capacity > 0 ||
+                           !hf_dlist_is_empty(&session->waiting)))
         return set_text("an ended session");
     if (session->highest >= session->done &&
         session->highest - session->done >= HF_WINDOW_MAX)
