@@ -218,6 +218,30 @@ uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter)
     return (uint32_t)ahead + 1;
 }
 
+struct hf_lookup hf_table_lookup(const struct hf_table *table,
+                                 struct hf_key key,
+                                 const struct hf_nonce *nonce)
+{
+    const struct hf_hold *hold = hf_table_find(table, key);
+    const struct hf_table_waiter *waiter;
+
+    if (!hold)
+        return (struct hf_lookup){.state = HF_LOOKUP_UNKNOWN};
+    if (hf_nonce_equal(&hold->nonce, nonce))
+        return (struct hf_lookup){
+            .state = HF_LOOKUP_HELD,
+            .generation = hold->generation,
+            .token = hold->token,
+        };
+    waiter = hf_table_find_waiter(table, hold, nonce);
+    if (!waiter)
+        return (struct hf_lookup){.state = HF_LOOKUP_UNKNOWN};
+    return (struct hf_lookup){
+        .state = HF_LOOKUP_QUEUED,
+        .position = hf_table_waiter_position(waiter),
+    };
+}
+
 void hf_table_remove_waiter(struct hf_table *table,
                             struct hf_table_waiter *waiter)
 {

@@ -185,6 +185,24 @@ struct hf_table_waiter *hf_table_take_waiter(
     const struct hf_table_event *event);
 void hf_table_waiter_free(struct hf_table_waiter *waiter);
 
+/* What became of the claim of `nonce` on `key`. A claim that has ended and a
+ * claim that never arrived are both unknown. Without its nonce, nobody learns
+ * anything about a claim: not even whether the key is held. */
+enum hf_lookup_state {
+    HF_LOOKUP_UNKNOWN,
+    HF_LOOKUP_QUEUED,
+    HF_LOOKUP_HELD
+};
+struct hf_lookup {
+    enum hf_lookup_state state;
+    uint32_t position;   /* QUEUED: as hf_table_waiter_position() */
+    uint32_t generation; /* HELD: renewals since the grant */
+    uint64_t token;      /* HELD */
+};
+struct hf_lookup hf_table_lookup(const struct hf_table *table,
+                                 struct hf_key key,
+                                 const struct hf_nonce *nonce);
+
 /* The waiter with `nonce` in the queue of `hold`, or NULL. */
 struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,
                                              const struct hf_hold *hold,

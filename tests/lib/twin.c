@@ -864,6 +864,9 @@ static const char *check_claim(const struct hf_table *table,
         return set_text("two waiters of a key have one nonce");
     if (hf_nonce_equal(&claim->nonce, &claim->hold->nonce))
         return set_text("a holder waits for itself");
+    if (hf_table_lookup(table, hf_hold_key(claim->hold), &claim->nonce).state !=
+        HF_LOOKUP_QUEUED)
+        return set_text("a waiter cannot look itself up");
     if (!data_fits(claim->data, claim->value_size, claim->note_size,
                    claim->lease_ms))
         return set_text("a waiter's value, note or lease");
@@ -905,6 +908,9 @@ static const char *check_hold(const struct hf_table *table,
         return set_text("a key is in the table twice");
     if (hf_table_find_session(table, hold->session->id) != hold->session)
         return set_text("a holder's session is not in the table");
+    if (hf_table_lookup(table, hf_hold_key(hold), &hold->nonce).token !=
+        hold->token)
+        return set_text("a holder cannot look itself up");
     if (hold->token < 1 || hold->token > table->token)
         return set_text("a token that was never granted");
     if (!data_fits(hold->data, hold->value_size, hold->note_size,

@@ -914,6 +914,65 @@ static void event_indexes_increase_by_one(void **state)
     assert_true(f->table.index == 5);
 }
 
+/* ---- Looking up a claim -------------------------------------------------*/
+
+static void expect_lookup(const struct fixture *f, const char *key,
+                          unsigned nonce, struct hf_lookup expected)
+{
+    struct hf_nonce bytes = hf_test_nonce(nonce);
+    struct hf_lookup lookup =
+        hf_table_lookup(&f->table, hf_key_of(key), &bytes);
+
+    assert_int_equal(lookup.state, expected.state);
+    assert_int_equal(lookup.position, expected.position);
+    assert_int_equal(lookup.generation, expected.generation);
+    assert_true(lookup.token == expected.token);
+}
+
+static void expect_unknown(const struct fixture *f, const char *key,
+                           unsigned nonce)
+{
+    expect_lookup(f, key, nonce,
+                  (struct hf_lookup){.state = HF_LOOKUP_UNKNOWN});
+}
+
+static void lookup_returns_the_state_of_a_claim(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    wait_for(f, BOB, "k", 2, 1);
+    wait_for(f, CAROL, "k", 3, 2);
+    expect_lookup(f, "k", 1, (struct hf_lookup){HF_LOOKUP_HELD, 0, 0, token});
+    expect_lookup(f, "k", 2, (struct hf_lookup){HF_LOOKUP_QUEUED, 1, 0, 0});
+    expect_lookup(f, "k", 3, (struct hf_lookup){HF_LOOKUP_QUEUED, 2, 0, 0});
+    apply_next(f, hf_test_renew(ALICE, "k", 1, token, 1000));
+    expect_lookup(f, "k", 1, (struct hf_lookup){HF_LOOKUP_HELD, 0, 1, token});
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
+    expect_unknown(f, "k", 1);
+    expect_lookup(f, "k", 2,
+                  (struct hf_lookup){HF_LOOKUP_HELD, 0, 0, token + 1});
+    apply_next(f, hf_test_cancel(CAROL, "k", 3));
+    expect_unknown(f, "k", 3);
+    apply_next(f, hf_test_expire("k", token + 1, 0));
+    expect_unknown(f, "k", 2);
+}
+
+/* A free key, a key that another claim holds, and a nonce that waits for
+ * another key look alike. */
+static void lookup_tells_nothing_without_the_nonce(void **state)
+{
+    struct fixture *f = *state;
+
+    lock(f, ALICE, "k", 1);
+    lock(f, ALICE, "l", 1);
+    wait_for(f, BOB, "l", 2, 1);
+    expect_unknown(f, "free", 1);
+    expect_unknown(f, "k", 3);
+    expect_unknown(f, "k", 2);
+    expect_unknown(f, "l", 3);
+}
+
 /* ---- Limits -------------------------------------------------------------*/
 
 static enum hf_err try_apply(struct fixture *f, struct hf_command command,
@@ -1337,6 +1396,8 @@ int main(void)
         CASE(waiter_that_nobody_takes_is_freed),
         CASE(taken_waiters_leave_no_trace),
         CASE(event_indexes_increase_by_one),
+        CASE(lookup_returns_the_state_of_a_claim),
+        CASE(lookup_tells_nothing_without_the_nonce),
         CASE(queue_has_a_limit),
         CASE(table_has_a_limit),
         CASE(sessions_have_a_limit),
