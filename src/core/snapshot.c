@@ -20,8 +20,7 @@
  * ahead in the queue, not counting those that had left before the first waiter
  * arrived: positions depend on it. Nothing depends on the seed, on capacities or
  * on the number of restores, so equal tables have equal snapshots. */
-#define MAGIC UINT32_C(0x53464821) /* "!HFS" */
-#define VERSION 3
+#define MAGIC UINT32_C(0x54464821) /* "!HFT" */
 #define CHECKSUM_SIZE 8
 #define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
 
@@ -139,7 +138,7 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
     size_t start = buf->size;
 
     hf_buf_u32(buf, MAGIC);
-    hf_buf_u8(buf, VERSION);
+    hf_buf_u8(buf, table->version);
     hf_buf_u64(buf, table->token);
     hf_buf_u64(buf, table->last_session);
     hf_buf_u64(buf, table->index);
@@ -175,8 +174,7 @@ static enum hf_err decode_result(struct hf_session *session,
     if (reader->failed || command.sequence < session->done ||
         command.sequence > session->highest ||
         hf_session_find(session, command.sequence) || command.sequence == 0 ||
-        command.kind <= HF_COMMAND_CLOSE || command.kind >= HF_COMMAND_KINDS ||
-        command.kind == HF_COMMAND_EXPIRE)
+        !hf_command_is_kept(command.kind))
         return HF_EPROTO;
     hf_session_keep(session, &command, &result);
     return HF_OK;
@@ -356,8 +354,11 @@ static enum hf_err decode_table(struct hf_table *table,
     enum hf_err err = HF_OK;
     uint32_t count;
 
-    if (magic != MAGIC || version != VERSION)
+    if (magic != MAGIC || version < HF_VERSION_FIRST)
         return HF_EPROTO;
+    if (version > HF_VERSION_NEWEST)
+        return HF_EUNSUPPORTED;
+    table->version = version;
     table->token = hf_reader_u64(reader);
     table->last_session = hf_reader_u64(reader);
     table->index = hf_reader_u64(reader);

@@ -41,7 +41,8 @@ void hf_store_clear(struct hf_store *store);
  * every lease starts again at `now`, with the longest lease since its grant, and
  * no lease ends early. `since` is `now`, too, which is later than the grant. The
  * history, if there is one, continues after the last event of the snapshot. On
- * HF_EPROTO and HF_ENOMEM the store is empty. Reports no events. */
+ * HF_EPROTO, HF_EUNSUPPORTED and HF_ENOMEM the store is empty. Reports no
+ * events. */
 enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
                              const void *data, size_t size);
 

@@ -334,7 +334,12 @@ enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg)
 {
-    *table = (struct hf_table){.seed = *seed, .event = event, .arg = arg};
+    *table = (struct hf_table){
+        .seed = *seed,
+        .event = event,
+        .arg = arg,
+        .version = HF_VERSION_FIRST,
+    };
     hf_map_init(&table->holds);
     hf_map_init(&table->sessions);
     hf_map_init(&table->secrets);

@@ -113,6 +113,7 @@ struct hf_table {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
+    uint8_t version;       /* of commands and snapshots (command.h) */
     uint64_t token;        /* the token of the last grant */
     uint64_t last_session; /* the last session id */
     uint64_t index;        /* the index of the last event */
@@ -125,7 +126,7 @@ struct hf_table {
     struct hf_dlist walks;
 };
 
-/* Keys come from users, so keep `seed` secret: users who do not know it cannot
+/* The table is at HF_VERSION_FIRST. Keys come from users, so keep `seed` secret: users who do not know it cannot
  * choose keys that collide in the hash map. */
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
@@ -143,6 +144,7 @@ void hf_table_fini(struct hf_table *table);
  *   UNLOCK, RENEW, UPDATE, FORCE
  *            HF_OK; HF_ENOTHELD; HF_ENOTOWNER; RENEW also HF_EFORCED; UPDATE
  *            also HF_EMISMATCH
+ *   VERSION  HF_OK, also if the table is at this version or a later one
  *   EXPIRE   HF_OK; HF_ENOTHELD; HF_ENOTOWNER: another token or generation
  *   CANCEL   HF_OK with token 0: the nonce waited; with a token: it held the
  *            key; HF_ENOTHELD

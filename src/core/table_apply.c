@@ -367,6 +367,13 @@ static void apply_force(struct hf_table *table,
     }
 }
 
+static void apply_version(struct hf_table *table,
+                          const struct hf_command *command)
+{
+    if (command->version > table->version)
+        table->version = command->version;
+}
+
 static enum hf_err apply_session_command(struct hf_table *table,
                                          struct hf_session *session,
                                          const struct hf_command *command,
@@ -424,6 +431,8 @@ enum hf_err hf_table_apply(struct hf_table *table,
         err = open_session(table, command, &answer);
     else if (command->kind == HF_COMMAND_EXPIRE)
         apply_expire(table, command, &answer);
+    else if (command->kind == HF_COMMAND_VERSION)
+        apply_version(table, command);
     else
         err = apply_once(table, command, &answer);
     if (!err)

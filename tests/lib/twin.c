@@ -36,6 +36,7 @@ struct session {
 };
 
 struct hf_twin {
+    uint8_t version;
     uint64_t token;
     uint64_t last_session;
     uint64_t index;
@@ -597,6 +598,9 @@ void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
         open_session(twin, command, result);
     else if (command->kind == HF_COMMAND_EXPIRE)
         apply_expire(twin, command, result);
+    else if (command->kind == HF_COMMAND_VERSION)
+        twin->version =
+            command->version > twin->version ? command->version : twin->version;
     else
         run_once(twin, command, result);
 }
@@ -605,7 +609,7 @@ struct hf_twin *hf_twin_new(void)
 {
     struct hf_twin *twin = resize(NULL, 1, sizeof(*twin));
 
-    *twin = (struct hf_twin){0};
+    *twin = (struct hf_twin){.version = HF_VERSION_FIRST};
     return twin;
 }
 
@@ -797,7 +801,8 @@ const char *hf_twin_compare(const struct hf_twin *twin,
 
     for (size_t i = 0; i < twin->claim_count; i++)
         holders += twin->claims[i].holds;
-    if (table->token != twin->token || table->index != twin->index ||
+    if (table->version != twin->version || table->token != twin->token ||
+        table->index != twin->index ||
         table->last_session != twin->last_session)
         return set_text("a counter");
     if (table->holds.count != holders ||
@@ -938,8 +943,8 @@ static const char *check_session(const struct hf_table *table,
 
         if (kept->sequence == 0)
             continue;
-        if (kept->sequence > session->highest || kept->kind < HF_COMMAND_LOCK ||
-            kept->kind >= HF_COMMAND_KINDS || kept->kind == HF_COMMAND_EXPIRE)
+        if (kept->sequence > session->highest ||
+            !hf_command_is_kept(kept->kind))
             return set_text("a kept result");
     }
     return NULL;

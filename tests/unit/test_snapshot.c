@@ -466,8 +466,8 @@ struct forgery {
 };
 
 static const struct forgery valid_snapshot = {
-    .magic = 0x53464821,
-    .version = 3,
+    .magic = 0x54464821,
+    .version = HF_VERSION_NEWEST,
     .token = 9,
     .last_session = 5,
     .index = 20,
@@ -626,7 +626,9 @@ static void inconsistent_numbers_are_rejected(void **state)
     (void)state;
     EXPECT(HF_OK, (void)x);
     EXPECT(HF_EPROTO, x.magic++);
-    EXPECT(HF_EPROTO, x.version++);
+    EXPECT(HF_EPROTO, x.version = 0);
+    EXPECT(HF_EUNSUPPORTED, x.version++);
+    EXPECT(HF_EUNSUPPORTED, x.version = UINT8_MAX);
     EXPECT(HF_EPROTO, x.token = 7);
     EXPECT(HF_EPROTO, x.token = UINT64_MAX);
     EXPECT(HF_OK, x.token = UINT64_MAX / 2);
@@ -673,6 +675,7 @@ static void inconsistent_sessions_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.kept_kind = 0);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_CLOSE);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_EXPIRE);
+    EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_VERSION);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_KINDS);
     EXPECT(HF_EPROTO, x.kept_err = UINT8_MAX);
 }

@@ -914,6 +914,46 @@ static void event_indexes_increase_by_one(void **state)
     assert_true(f->table.index == 5);
 }
 
+/* ---- Versions -----------------------------------------------------------*/
+
+static struct hf_command raise_version(uint8_t version)
+{
+    return (struct hf_command){
+        .kind = HF_COMMAND_VERSION,
+        .version = version,
+    };
+}
+
+/* The table pretends to be at a later version than this build knows. */
+static void version_is_never_lowered(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(f->table.version, HF_VERSION_FIRST);
+    assert_int_equal(apply(f, raise_version(HF_VERSION_NEWEST)).err, HF_OK);
+    assert_int_equal(f->table.version, HF_VERSION_NEWEST);
+    assert_int_equal(f->events.count, 0);
+    f->table.version = HF_VERSION_NEWEST + 1;
+    assert_int_equal(apply(f, raise_version(HF_VERSION_NEWEST)).err, HF_OK);
+    assert_int_equal(f->table.version, HF_VERSION_NEWEST + 1);
+}
+
+static void snapshot_has_the_version_of_its_table(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_buf buf = {0};
+    struct hf_table table;
+
+    f->table.version = HF_VERSION_NEWEST;
+    hf_snapshot_encode(&f->table, &buf);
+    hf_table_init(&table, &f->table.seed, on_event, NULL);
+    table.version = 0;
+    assert_int_equal(hf_snapshot_decode(&table, buf.data, buf.size), HF_OK);
+    assert_int_equal(table.version, HF_VERSION_NEWEST);
+    hf_table_fini(&table);
+    hf_buf_fini(&buf);
+}
+
 /* ---- Looking up a claim -------------------------------------------------*/
 
 static void expect_lookup(const struct fixture *f, const char *key,
@@ -1396,6 +1436,8 @@ int main(void)
         CASE(waiter_that_nobody_takes_is_freed),
         CASE(taken_waiters_leave_no_trace),
         CASE(event_indexes_increase_by_one),
+        CASE(version_is_never_lowered),
+        CASE(snapshot_has_the_version_of_its_table),
         CASE(lookup_returns_the_state_of_a_claim),
         CASE(lookup_tells_nothing_without_the_nonce),
         CASE(queue_has_a_limit),

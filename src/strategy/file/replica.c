@@ -125,10 +125,10 @@ static enum hf_err load_snapshot(struct hf_replica *replica,
         err = decode_snapshot(store, bytes);
     else
         store->table.token = replica->arena->first_token;
-    if (err == HF_EPROTO)
-        return set_damaged(replica, "its snapshot is damaged");
-    if (err)
+    if (err == HF_ENOMEM)
         return err;
+    if (err)
+        return set_damaged(replica, "its snapshot is damaged");
     replica->position = position;
     replica->snapshot_size = bytes.size;
     replica->stale = false;
@@ -358,7 +358,7 @@ static enum hf_err write_log_entry(struct hf_replica *replica, hf_time now,
 
     buf->size = 0;
     buf->failed = false;
-    hf_command_encode(command, buf);
+    hf_command_encode(command, replica->store.table.version, buf);
     if (buf->failed)
         return HF_ENOMEM;
     entry = (struct hf_bytes){buf->data, buf->size};
