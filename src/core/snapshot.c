@@ -174,7 +174,7 @@ static enum hf_err decode_result(struct hf_session *session,
     if (reader->failed || command.sequence < session->done ||
         command.sequence > session->highest ||
         hf_session_find(session, command.sequence) || command.sequence == 0 ||
-        !hf_command_is_kept(command.kind))
+        !hf_command_is_kept(command.kind) || result.err == HF_ENOMEM)
         return HF_EPROTO;
     hf_session_keep(session, &command, &result);
     return HF_OK;

@@ -678,6 +678,7 @@ static void inconsistent_sessions_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_VERSION);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_KINDS);
     EXPECT(HF_EPROTO, x.kept_err = UINT8_MAX);
+    EXPECT(HF_EPROTO, x.kept_err = -HF_ENOMEM);
 }
 
 static void inconsistent_holds_are_rejected(void **state)

@@ -209,8 +209,7 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
         hf_command_decode(&command, entry.data, entry.size))
         return set_damaged(replica, "its log is damaged");
     replica->updated = true;
-    hf_store_run(&replica->store, stamp, &command, &result);
-    if (result.err == HF_ENOMEM)
+    if (hf_store_run(&replica->store, stamp, &command, &result))
         return HF_ENOMEM;
     grow_snapshot_size(replica, &command);
     replica->position = position;
@@ -382,8 +381,7 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
         *result = (struct hf_result){.err = err};
         return;
     }
-    hf_store_run(&replica->store, now, command, result);
-    if (result->err == HF_ENOMEM) {
+    if (hf_store_run(&replica->store, now, command, result)) {
         hf_arena_discard(replica->arena);
         return;
     }
