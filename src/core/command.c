@@ -1,5 +1,6 @@
 #include "core/command.h"
 
+#include "base/assert.h"
 #include "base/limits.h"
 
 /* The fields that a kind of command carries, in the order of their encoding. */
@@ -14,10 +15,11 @@ enum {
     HAS_VALUE = 128,
     HAS_EXPECTED = 256,
     HAS_NOTE = 512,
+    HAS_VERSION = 1024,
 };
 
 static const unsigned fields[HF_COMMAND_KINDS] = {
-    [HF_COMMAND_OPEN] = HAS_NOTE,
+    [HF_COMMAND_OPEN] = HAS_NONCE | HAS_NOTE,
     [HF_COMMAND_CLOSE] = HAS_SESSION,
     [HF_COMMAND_LOCK] = HAS_SESSION | HAS_KEY | HAS_NONCE | HAS_LEASE |
                         HAS_FLAGS | HAS_VALUE | HAS_NOTE,
@@ -29,6 +31,7 @@ static const unsigned fields[HF_COMMAND_KINDS] = {
     [HF_COMMAND_EXPIRE] = HAS_KEY | HAS_TOKEN | HAS_GENERATION,
     [HF_COMMAND_CANCEL] = HAS_SESSION | HAS_KEY | HAS_NONCE,
     [HF_COMMAND_FORCE] = HAS_SESSION | HAS_KEY | HAS_TOKEN | HAS_FLAGS,
+    [HF_COMMAND_VERSION] = HAS_VERSION,
 };
 
 enum {
@@ -50,6 +53,17 @@ static uint8_t flags_of(const struct hf_command *command)
                      (command->has_expected ? FLAG_EXPECTED : 0));
 }
 
+static bool is_known_version(uint8_t version)
+{
+    return version >= HF_VERSION_FIRST && version <= HF_VERSION_NEWEST;
+}
+
+bool hf_command_is_kept(enum hf_command_kind kind)
+{
+    return kind > 0 && kind < HF_COMMAND_KINDS &&
+           (fields[kind] & HAS_SESSION) && kind != HF_COMMAND_CLOSE;
+}
+
 bool hf_command_is_valid(const struct hf_command *command)
 {
     unsigned has;
@@ -63,6 +77,8 @@ bool hf_command_is_valid(const struct hf_command *command)
     if ((has & HAS_LEASE) &&
         (command->lease_ms < 1 || command->lease_ms > HF_LEASE_MAX_MS))
         return false;
+    if ((has & HAS_VERSION) && !is_known_version(command->version))
+        return false;
     return command->value.size <= HF_VALUE_MAX &&
            command->expected.size <= HF_VALUE_MAX &&
            command->note.size <= HF_NOTE_MAX &&
@@ -70,11 +86,15 @@ bool hf_command_is_valid(const struct hf_command *command)
 }
 
 _Static_assert(HF_FITS(HF_COMMAND_KINDS, uint8_t), "a kind is one byte");
+_Static_assert(HF_FITS(HF_VERSION_NEWEST, uint8_t), "a version is one byte");
 
-void hf_command_encode(const struct hf_command *command, struct hf_buf *buf)
+void hf_command_encode(const struct hf_command *command, uint8_t version,
+                       struct hf_buf *buf)
 {
     unsigned has = fields[command->kind];
 
+    HF_ASSERT(is_known_version(version));
+    hf_buf_u8(buf, version);
     hf_buf_u8(buf, (uint8_t)command->kind);
     if (has & HAS_SESSION) {
         hf_buf_u64(buf, command->session);
@@ -99,6 +119,8 @@ void hf_command_encode(const struct hf_command *command, struct hf_buf *buf)
         hf_buf_bytes(buf, command->expected.data, command->expected.size);
     if (has & HAS_NOTE)
         hf_buf_bytes(buf, command->note.data, command->note.size);
+    if (has & HAS_VERSION)
+        hf_buf_u8(buf, command->version);
 }
 
 static void read_flags(struct hf_command *command, struct hf_reader *reader)
@@ -143,18 +165,28 @@ static void read_fields(struct hf_command *command, struct hf_reader *reader)
         command->expected = hf_reader_bytes(reader, HF_VALUE_MAX);
     if (has & HAS_NOTE)
         command->note = hf_reader_bytes(reader, HF_NOTE_MAX);
+    if (has & HAS_VERSION)
+        command->version = hf_reader_u8(reader);
 }
 
 enum hf_err hf_command_decode(struct hf_command *command, const void *data,
                               size_t size)
 {
     struct hf_reader reader = {.data = data, .size = size};
+    uint8_t version = hf_reader_u8(&reader);
     struct hf_command read = {.kind = hf_reader_u8(&reader)};
 
-    if (read.kind <= 0 || read.kind >= HF_COMMAND_KINDS)
+    if (version > HF_VERSION_NEWEST)
+        return HF_EUNSUPPORTED;
+    if (version < HF_VERSION_FIRST || read.kind <= 0 ||
+        read.kind >= HF_COMMAND_KINDS)
         return HF_EPROTO;
     read_fields(&read, &reader);
-    if (reader.failed || reader.size > 0 || !hf_command_is_valid(&read))
+    if (reader.failed || reader.size > 0)
+        return HF_EPROTO;
+    if (read.version > HF_VERSION_NEWEST)
+        return HF_EUNSUPPORTED;
+    if (!hf_command_is_valid(&read))
         return HF_EPROTO;
     *command = read;
     return HF_OK;

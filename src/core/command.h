@@ -4,7 +4,13 @@
  * The encoded form is what a replicated log carries. Decoding is safe for any
  * input: it returns HF_EPROTO for malformed bytes, and a command that it
  * accepts is within all limits and encodes to the same bytes again. Decoded
- * pointers point into the input. */
+ * pointers point into the input.
+ *
+ * Commands and snapshots have a version, which says how they are encoded and
+ * what they do. A table is at one version (table->version), and so are all
+ * replicas of it. They write nothing newer; when all of them know a newer
+ * version, a VERSION command raises it. A replica that reads a version that it
+ * does not know cannot continue (HF_EUNSUPPORTED). */
 #ifndef HF_CORE_COMMAND_H
 #define HF_CORE_COMMAND_H
 
@@ -12,10 +18,17 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
+#define HF_VERSION_FIRST 1
+#ifndef HF_VERSION_NEWEST   /* a test of upgrades builds a newer one */
+#define HF_VERSION_NEWEST 1 /* known to this build */
+#endif
+
 /* The comments list the members of struct hf_command that a command uses. */
 enum hf_command_kind {
-    HF_COMMAND_OPEN = 1, /* open a session; `note` is its label */
-    HF_COMMAND_CLOSE,    /* close `session` and withdraw its waiters */
+    HF_COMMAND_OPEN = 1, /* nonce, note: open a session with this secret and
+                            this label */
+    HF_COMMAND_CLOSE,    /* close `session` and withdraw its waiters, unless it
+                            has sent a command above `sequence` */
     HF_COMMAND_LOCK,     /* key, nonce, lease_ms, queue, value, note */
     HF_COMMAND_UNLOCK,   /* key, nonce, token */
     HF_COMMAND_RENEW,    /* key, nonce, token, lease_ms */
@@ -23,6 +36,7 @@ enum hf_command_kind {
     HF_COMMAND_EXPIRE,   /* key, token, generation */
     HF_COMMAND_CANCEL,   /* key, nonce: withdraw a waiter or release a holder */
     HF_COMMAND_FORCE,    /* key, token, now */
+    HF_COMMAND_VERSION,  /* version: raise the version of the table to it */
     HF_COMMAND_KINDS
 };
 
@@ -31,18 +45,21 @@ struct hf_command {
     bool queue;        /* LOCK: wait in the queue if the key is held */
     bool now;          /* FORCE: end the grant at once, not with its lease */
     bool has_expected; /* UPDATE: only if the value equals `expected` */
+    uint8_t version;
     uint32_t lease_ms;
     uint32_t generation;
 
     /* The session that sends the command, the number of the command within
      * the session, and the lowest number whose result the session may still
-     * need. OPEN and EXPIRE come from the driver and have no session. */
+     * need. OPEN, EXPIRE and VERSION come from the driver and have no session.
+     * CLOSE comes from the driver, too: its sequence is the highest that the driver
+     * knows of. */
     uint64_t session;
     uint64_t sequence;
     uint64_t done;
 
     uint64_t token;
-    struct hf_nonce nonce;
+    struct hf_nonce nonce; /* of the claim; OPEN: the secret of the session */
     struct hf_key key;
     struct hf_bytes value;
     struct hf_bytes expected;
@@ -57,8 +74,13 @@ struct hf_result {
     uint64_t session;    /* OPEN */
 };
 
-/* buf->failed is set if memory runs out. */
-void hf_command_encode(const struct hf_command *command, struct hf_buf *buf);
+/* Encode with `version`, at most HF_VERSION_NEWEST. buf->failed is set if memory
+ * runs out. */
+void hf_command_encode(const struct hf_command *command, uint8_t version,
+                       struct hf_buf *buf);
+
+/* HF_EUNSUPPORTED: the version of the command, or the one that it raises the
+ * table to, is newer than HF_VERSION_NEWEST. */
 enum hf_err hf_command_decode(struct hf_command *command, const void *data,
                               size_t size);
 
@@ -73,5 +95,8 @@ void hf_command_read_result(struct hf_result *result, struct hf_reader *reader);
 
 /* Whether every field is within its limits for its kind. */
 bool hf_command_is_valid(const struct hf_command *command);
+
+/* Whether a session keeps the results of commands of this kind. */
+bool hf_command_is_kept(enum hf_command_kind kind);
 
 #endif

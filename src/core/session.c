@@ -6,8 +6,10 @@
 #include "base/limits.h"
 
 #define CAPACITY_MIN 4
+#define CAPACITY_IDLE 8 /* a smaller array is not worth an allocation */
 
-struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label)
+struct hf_session *hf_session_new(uint64_t id, const struct hf_nonce *secret,
+                                  struct hf_bytes label)
 {
     struct hf_session *session = calloc(1, sizeof(*session) + label.size + 1);
 
@@ -15,6 +17,7 @@ struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label)
         return NULL;
     HF_ASSERT(label.size <= HF_NOTE_MAX);
     session->id = id;
+    session->secret = *secret;
     session->label_size = (uint8_t)label.size;
     hf_copy(session->label, label.data, label.size);
     hf_dlist_init(&session->waiting);
@@ -27,6 +30,15 @@ void hf_session_free(struct hf_session *session)
         return;
     free(session->results);
     free(session);
+}
+
+void hf_session_end(struct hf_session *session)
+{
+    session->ended = true;
+    session->secret = (struct hf_nonce){{0}};
+    free(session->results);
+    session->results = NULL;
+    session->capacity = 0;
 }
 
 static uint64_t max_sequence(uint64_t a, uint64_t b)
@@ -49,6 +61,27 @@ struct hf_session_result *hf_session_find(const struct hf_session *session,
     return result_slot(session, sequence);
 }
 
+/* Move the results from `lowest` on to an array with `capacity` slots, which
+ * must be different slots. */
+static enum hf_err resize_results(struct hf_session *session, uint32_t capacity,
+                                  uint64_t lowest)
+{
+    struct hf_session_result *kept = calloc(capacity, sizeof(*kept));
+
+    if (!kept)
+        return HF_ENOMEM;
+    for (uint32_t i = 0; i < session->capacity; i++) {
+        const struct hf_session_result *result = &session->results[i];
+
+        if (result->sequence != 0 && result->sequence >= lowest)
+            kept[result->sequence & (capacity - 1)] = *result;
+    }
+    free(session->results);
+    session->results = kept;
+    session->capacity = capacity;
+    return HF_OK;
+}
+
 /* Slots below `done` need no clearing: hf_session_find() ignores them, and
  * later results overwrite them. Capacities are powers of two, so results with
  * different slots in the old array have different slots in the new array. */
@@ -57,24 +90,29 @@ enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
 {
     uint64_t last = max_sequence(session->highest, sequence);
     uint32_t capacity = session->capacity ? session->capacity : CAPACITY_MIN;
-    struct hf_session_result *kept;
 
     while (capacity <= last - done)
         capacity *= 2;
     if (capacity == session->capacity)
         return HF_OK;
-    kept = calloc(capacity, sizeof(*kept));
-    if (!kept)
-        return HF_ENOMEM;
-    for (uint32_t i = 0; i < session->capacity; i++) {
-        if (session->results[i].sequence != 0)
-            kept[session->results[i].sequence & (capacity - 1)] =
-                session->results[i];
-    }
-    free(session->results);
-    session->results = kept;
-    session->capacity = capacity;
-    return HF_OK;
+    return resize_results(session, capacity, 0);
+}
+
+/* Give back memory if far fewer results are kept than fit into the array. The
+ * factor keeps a session whose window grows and shrinks from allocating all the
+ * time. If there is no memory for a smaller array, the array stays. */
+static void trim_results(struct hf_session *session)
+{
+    uint64_t window = session->highest < session->done
+                          ? 0
+                          : session->highest - session->done + 1;
+    uint32_t capacity = session->capacity;
+
+    if (capacity <= CAPACITY_IDLE || window > capacity / 8)
+        return;
+    while (capacity > CAPACITY_IDLE && window <= capacity / 4)
+        capacity /= 2;
+    (void)resize_results(session, capacity, session->done);
 }
 
 /* Whether this LOCK arrives late, which means that a later command of the same
@@ -122,6 +160,7 @@ enum hf_admission hf_session_admit(struct hf_session *session,
                    : HF_ADMISSION_NEW;
     session->done = done;
     *result = kept ? kept->result : (struct hf_result){.err = refusal};
+    trim_results(session);
     return HF_ADMISSION_ANSWERED;
 }
 
@@ -137,4 +176,5 @@ void hf_session_keep(struct hf_session *session,
         .nonce = command->nonce,
         .result = *result,
     };
+    trim_results(session);
 }

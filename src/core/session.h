@@ -7,6 +7,9 @@
  * UNLOCK. For the same reason it refuses a LOCK that arrives after a later
  * command, other than a LOCK, of the same nonce.
  *
+ * An idle session keeps the result of its last command, and memory for few more:
+ * less than 1 KiB in all.
+ *
  * A LOCK that has to wait returns its position in the queue; when it is
  * granted, the grant overwrites the kept result. A session links its
  * waiters. */
@@ -26,11 +29,13 @@ struct hf_session_result {
 };
 
 struct hf_session {
-    struct hf_map_link link;  /* in the table, by id */
-    struct hf_dlist in_table; /* in the order of ids */
+    struct hf_map_link link;      /* in the table, by id */
+    struct hf_map_link by_secret; /* in the table, until it is closed */
+    struct hf_dlist in_table;     /* in the order of ids */
     uint64_t id;
-    uint64_t done;    /* lower results are not needed any more */
-    uint64_t highest; /* the highest sequence received */
+    struct hf_nonce secret; /* drawn by the client; zero after the end */
+    uint64_t done;          /* lower results are not needed any more */
+    uint64_t highest;       /* the highest sequence received */
     struct hf_session_result *results; /* at sequence modulo capacity */
     uint32_t capacity;                 /* a power of two */
     uint32_t holds; /* keys held; a closed session exists until it is 0 */
@@ -45,8 +50,12 @@ _Static_assert(HF_FITS(2 * HF_WINDOW_MAX, uint32_t), "capacity is too small");
 _Static_assert(HF_FITS(HF_HOLDS_MAX, uint32_t), "holds is too small");
 
 /* Returns NULL if memory is exhausted. */
-struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label);
+struct hf_session *hf_session_new(uint64_t id, const struct hf_nonce *secret,
+                                  struct hf_bytes label);
 void hf_session_free(struct hf_session *session);
+
+/* Mark the session as closed, and forget its secret and its results. */
+void hf_session_end(struct hf_session *session);
 
 enum hf_admission {
     HF_ADMISSION_NEW,      /* apply it; there is room to keep its result */

@@ -9,7 +9,7 @@
  *
  *     magic version
  *     token last_session index
- *     session count, each: id flags done highest label,
+ *     session count, each: id ended secret done highest label,
  *                          kept count, each: sequence kind nonce result
  *     hold count, each: key claim token generation forced,
  *                       waiter count, each: claim sequence ahead
@@ -20,8 +20,7 @@
  * ahead in the queue, not counting those that had left before the first waiter
  * arrived: positions depend on it. Nothing depends on the seed, on capacities or
  * on the number of restores, so equal tables have equal snapshots. */
-#define MAGIC UINT32_C(0x53464821) /* "!HFS" */
-#define VERSION 3
+#define MAGIC UINT32_C(0x54464821) /* "!HFT" */
 #define CHECKSUM_SIZE 8
 #define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
 
@@ -70,6 +69,7 @@ static void encode_session(const struct hf_session *session, struct hf_buf *buf)
 {
     hf_buf_u64(buf, session->id);
     hf_buf_u8(buf, session->ended);
+    hf_buf_raw(buf, session->secret.bytes, sizeof(session->secret.bytes));
     hf_buf_u64(buf, session->done);
     hf_buf_u64(buf, session->highest);
     hf_buf_bytes(buf, session->label, session->label_size);
@@ -138,7 +138,7 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
     size_t start = buf->size;
 
     hf_buf_u32(buf, MAGIC);
-    hf_buf_u8(buf, VERSION);
+    hf_buf_u8(buf, table->version);
     hf_buf_u64(buf, table->token);
     hf_buf_u64(buf, table->last_session);
     hf_buf_u64(buf, table->index);
@@ -154,6 +154,14 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
 
 /* ---- Decoding -----------------------------------------------------------*/
 
+static struct hf_nonce read_nonce(struct hf_reader *reader)
+{
+    struct hf_nonce nonce = {{0}};
+
+    hf_reader_raw(reader, nonce.bytes, sizeof(nonce.bytes));
+    return nonce;
+}
+
 static enum hf_err decode_result(struct hf_session *session,
                                  struct hf_reader *reader)
 {
@@ -161,13 +169,12 @@ static enum hf_err decode_result(struct hf_session *session,
     struct hf_result result;
 
     command.kind = hf_reader_u8(reader);
-    hf_reader_raw(reader, command.nonce.bytes, sizeof(command.nonce.bytes));
+    command.nonce = read_nonce(reader);
     hf_command_read_result(&result, reader);
     if (reader->failed || command.sequence < session->done ||
         command.sequence > session->highest ||
         hf_session_find(session, command.sequence) || command.sequence == 0 ||
-        command.kind <= HF_COMMAND_CLOSE || command.kind >= HF_COMMAND_KINDS ||
-        command.kind == HF_COMMAND_EXPIRE)
+        !hf_command_is_kept(command.kind) || result.err == HF_ENOMEM)
         return HF_EPROTO;
     hf_session_keep(session, &command, &result);
     return HF_OK;
@@ -191,11 +198,24 @@ static uint64_t last_hold_token(const struct hf_table *table)
     return HF_CONTAINER(last, struct hf_hold, by_token)->token;
 }
 
+/* A closed session has neither a secret nor results, and two open sessions have
+ * different secrets. */
+static bool is_consistent_secret(const struct hf_table *table,
+                                 const struct hf_nonce *secret, uint8_t ended,
+                                 uint32_t count)
+{
+    static const struct hf_nonce zero;
+
+    return ended ? count == 0 && hf_nonce_equal(secret, &zero)
+                 : !hf_table_find_secret(table, secret);
+}
+
 static enum hf_err decode_session(struct hf_table *table,
                                   struct hf_reader *reader)
 {
     uint64_t id = hf_reader_u64(reader);
     uint8_t ended = hf_reader_u8(reader);
+    struct hf_nonce secret = read_nonce(reader);
     uint64_t done = hf_reader_u64(reader);
     uint64_t highest = hf_reader_u64(reader);
     struct hf_bytes label = hf_reader_bytes(reader, HF_NOTE_MAX);
@@ -205,13 +225,14 @@ static enum hf_err decode_session(struct hf_table *table,
 
     if (reader->failed || id <= last_session_id(table) ||
         id > table->last_session || ended > 1 || count > HF_WINDOW_MAX ||
-        (highest >= done && highest - done >= HF_WINDOW_MAX))
+        (highest >= done && highest - done >= HF_WINDOW_MAX) ||
+        !is_consistent_secret(table, &secret, ended, count))
         return HF_EPROTO;
-    session = hf_session_new(id, label);
+    session = hf_session_new(id, &secret, label);
     if (!session)
         return HF_ENOMEM;
-    hf_table_add_session(table, session);
     session->ended = ended;
+    hf_table_add_session(table, session);
     session->done = done;
     session->highest = highest;
     if (count > 0 && highest >= done)
@@ -235,7 +256,7 @@ static enum hf_err decode_claim(const struct hf_table *table,
                                 struct hf_reader *reader)
 {
     claim->session = hf_table_find_session(table, hf_reader_u64(reader));
-    hf_reader_raw(reader, claim->nonce.bytes, sizeof(claim->nonce.bytes));
+    claim->nonce = read_nonce(reader);
     claim->lease_ms = hf_reader_u32(reader);
     claim->value = hf_reader_bytes(reader, HF_VALUE_MAX);
     claim->note = hf_reader_bytes(reader, HF_NOTE_MAX);
@@ -333,8 +354,11 @@ static enum hf_err decode_table(struct hf_table *table,
     enum hf_err err = HF_OK;
     uint32_t count;
 
-    if (magic != MAGIC || version != VERSION)
+    if (magic != MAGIC || version < HF_VERSION_FIRST)
         return HF_EPROTO;
+    if (version > HF_VERSION_NEWEST)
+        return HF_EUNSUPPORTED;
+    table->version = version;
     table->token = hf_reader_u64(reader);
     table->last_session = hf_reader_u64(reader);
     table->index = hf_reader_u64(reader);

@@ -96,18 +96,24 @@ enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
     return err;
 }
 
-void hf_store_run(struct hf_store *store, hf_time now,
-                  const struct hf_command *command, struct hf_result *result)
+enum hf_err hf_store_run(struct hf_store *store, hf_time now,
+                         const struct hf_command *command,
+                         struct hf_result *result)
 {
+    enum hf_err err = HF_OK;
+
     store->now = now;
     store->touched = NULL;
     /* Reserve room for a LOCK only, because only a LOCK can add a lease: when
      * another command hands a key over, the ended grant drops its lease
      * first. */
-    if ((command->kind == HF_COMMAND_LOCK &&
-         hf_leases_reserve(&store->leases)) ||
-        hf_table_apply(&store->table, command, result))
-        *result = (struct hf_result){.err = HF_ENOMEM};
+    if (command->kind == HF_COMMAND_LOCK)
+        err = hf_leases_reserve(&store->leases);
+    if (!err)
+        err = hf_table_apply(&store->table, command, result);
+    if (err)
+        *result = (struct hf_result){.err = err};
+    return err;
 }
 
 size_t hf_store_take_due(struct hf_store *store, hf_time now,

@@ -41,14 +41,18 @@ void hf_store_clear(struct hf_store *store);
  * every lease starts again at `now`, with the longest lease since its grant, and
  * no lease ends early. `since` is `now`, too, which is later than the grant. The
  * history, if there is one, continues after the last event of the snapshot. On
- * HF_EPROTO and HF_ENOMEM the store is empty. Reports no events. */
+ * HF_EPROTO, HF_EUNSUPPORTED and HF_ENOMEM the store is empty. Reports no
+ * events. */
 enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
                              const void *data, size_t size);
 
-/* Run one valid command at `now`. If memory runs out, result->err is HF_ENOMEM
- * and nothing has changed. */
-void hf_store_run(struct hf_store *store, hf_time now,
-                  const struct hf_command *command, struct hf_result *result);
+/* Run one valid command at `now`. Returns HF_OK, or HF_ENOMEM if memory runs out:
+ * then nothing has changed, no event was reported, and result->err is
+ * HF_ENOMEM, which is never the result of a command that has run. A driver whose
+ * replicas run the same commands must stop then, because the others go on. */
+enum hf_err hf_store_run(struct hf_store *store, hf_time now,
+                         const struct hf_command *command,
+                         struct hf_result *result);
 
 /* Take leases that are due at `now`, at most `max`: fill in their EXPIRE
  * commands and return how many there are. A lease is not returned again until

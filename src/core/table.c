@@ -52,6 +52,22 @@ struct hf_session *hf_table_find_session(const struct hf_table *table,
     return link ? HF_CONTAINER(link, struct hf_session, link) : NULL;
 }
 
+struct hf_session *hf_table_find_secret(const struct hf_table *table,
+                                        const struct hf_nonce *secret)
+{
+    struct hf_map_link *link =
+        hf_map_find(&table->secrets, hash_table_nonce(table, secret));
+
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_session *session =
+            HF_CONTAINER(link, struct hf_session, by_secret);
+
+        if (hf_nonce_equal(&session->secret, secret))
+            return session;
+    }
+    return NULL;
+}
+
 void hf_table_walk_begin(struct hf_table *table, struct hf_table_walk *walk)
 {
     *walk = (struct hf_table_walk){.next = hf_table_next_hold(table, NULL)};
@@ -124,7 +140,17 @@ void hf_table_add_session(struct hf_table *table, struct hf_session *session)
     /* The table assigns the ids, so they can serve as hashes: users cannot
      * choose ids that collide. */
     hf_map_insert(&table->sessions, &session->link, session->id);
+    if (!session->ended)
+        hf_map_insert(&table->secrets, &session->by_secret,
+                      hash_table_nonce(table, &session->secret));
     hf_dlist_push_back(&table->all_sessions, &session->in_table);
+}
+
+void hf_table_end_session(struct hf_table *table, struct hf_session *session)
+{
+    hf_map_remove(&table->secrets, &session->by_secret);
+    hf_session_end(session);
+    hf_table_drop_session(table, session);
 }
 
 void hf_table_drop_session(struct hf_table *table, struct hf_session *session)
@@ -190,6 +216,30 @@ uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter)
     if (ahead >= waiter->hold->waiters)
         ahead = waiter->hold->waiters - 1;
     return (uint32_t)ahead + 1;
+}
+
+struct hf_lookup hf_table_lookup(const struct hf_table *table,
+                                 struct hf_key key,
+                                 const struct hf_nonce *nonce)
+{
+    const struct hf_hold *hold = hf_table_find(table, key);
+    const struct hf_table_waiter *waiter;
+
+    if (!hold)
+        return (struct hf_lookup){.state = HF_LOOKUP_UNKNOWN};
+    if (hf_nonce_equal(&hold->nonce, nonce))
+        return (struct hf_lookup){
+            .state = HF_LOOKUP_HELD,
+            .generation = hold->generation,
+            .token = hold->token,
+        };
+    waiter = hf_table_find_waiter(table, hold, nonce);
+    if (!waiter)
+        return (struct hf_lookup){.state = HF_LOOKUP_UNKNOWN};
+    return (struct hf_lookup){
+        .state = HF_LOOKUP_QUEUED,
+        .position = hf_table_waiter_position(waiter),
+    };
 }
 
 void hf_table_remove_waiter(struct hf_table *table,
@@ -284,9 +334,15 @@ enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg)
 {
-    *table = (struct hf_table){.seed = *seed, .event = event, .arg = arg};
+    *table = (struct hf_table){
+        .seed = *seed,
+        .event = event,
+        .arg = arg,
+        .version = HF_VERSION_FIRST,
+    };
     hf_map_init(&table->holds);
     hf_map_init(&table->sessions);
+    hf_map_init(&table->secrets);
     hf_map_init(&table->waiting);
     hf_dlist_init(&table->by_token);
     hf_dlist_init(&table->all_sessions);
@@ -341,5 +397,6 @@ void hf_table_fini(struct hf_table *table)
     break_walks(table);
     hf_map_fini(&table->holds);
     hf_map_fini(&table->sessions);
+    hf_map_fini(&table->secrets);
     hf_map_fini(&table->waiting);
 }

@@ -113,18 +113,20 @@ struct hf_table {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
+    uint8_t version;       /* of commands and snapshots (command.h) */
     uint64_t token;        /* the token of the last grant */
     uint64_t last_session; /* the last session id */
     uint64_t index;        /* the index of the last event */
     struct hf_map holds;
-    struct hf_map sessions;
+    struct hf_map sessions;       /* by id */
+    struct hf_map secrets;        /* sessions that are open, by secret */
     struct hf_map waiting;        /* waiters, by nonce */
     struct hf_dlist by_token;     /* holds, the oldest grant first */
     struct hf_dlist all_sessions; /* the oldest first */
     struct hf_dlist walks;
 };
 
-/* Keys come from users, so keep `seed` secret: users who do not know it cannot
+/* The table is at HF_VERSION_FIRST. Keys come from users, so keep `seed` secret: users who do not know it cannot
  * choose keys that collide in the hash map. */
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
@@ -133,13 +135,16 @@ void hf_table_fini(struct hf_table *table);
 /* Apply one valid command. On HF_ENOMEM nothing has changed. On HF_OK,
  * `result->err` is the answer:
  *
- *   OPEN     HF_OK with the session; HF_ELIMIT
+ *   OPEN     HF_OK with the session, also if the session with this secret is
+ *            open already; HF_ELIMIT
+ *   CLOSE    HF_OK; HF_ENOTOWNER: the session has sent a later command
  *   LOCK     HF_OK with token and generation, also if the nonce already holds
  *            the key; HF_EBUSY with the position in the queue, or 0 if the
  *            claim is not queued; HF_ELIMIT
  *   UNLOCK, RENEW, UPDATE, FORCE
  *            HF_OK; HF_ENOTHELD; HF_ENOTOWNER; RENEW also HF_EFORCED; UPDATE
  *            also HF_EMISMATCH
+ *   VERSION  HF_OK, also if the table is at this version or a later one
  *   EXPIRE   HF_OK; HF_ENOTHELD; HF_ENOTOWNER: another token or generation
  *   CANCEL   HF_OK with token 0: the nonce waited; with a token: it held the
  *            key; HF_ENOTHELD
@@ -170,6 +175,10 @@ struct hf_session *hf_table_next_session(const struct hf_table *table,
 struct hf_session *hf_table_find_session(const struct hf_table *table,
                                          uint64_t id);
 
+/* The open session with `secret`, or NULL. */
+struct hf_session *hf_table_find_secret(const struct hf_table *table,
+                                        const struct hf_nonce *secret);
+
 /* While GRANTED is reported: take the claim that has waited, to report its grant
  * to the session later. This allocates nothing, so it cannot fail. The caller
  * frees the waiter; the table frees a waiter that is not taken. Returns NULL if
@@ -177,6 +186,24 @@ struct hf_session *hf_table_find_session(const struct hf_table *table,
 struct hf_table_waiter *hf_table_take_waiter(
     const struct hf_table_event *event);
 void hf_table_waiter_free(struct hf_table_waiter *waiter);
+
+/* What became of the claim of `nonce` on `key`. A claim that has ended and a
+ * claim that never arrived are both unknown. Without its nonce, nobody learns
+ * anything about a claim: not even whether the key is held. */
+enum hf_lookup_state {
+    HF_LOOKUP_UNKNOWN,
+    HF_LOOKUP_QUEUED,
+    HF_LOOKUP_HELD
+};
+struct hf_lookup {
+    enum hf_lookup_state state;
+    uint32_t position;   /* QUEUED: as hf_table_waiter_position() */
+    uint32_t generation; /* HELD: renewals since the grant */
+    uint64_t token;      /* HELD */
+};
+struct hf_lookup hf_table_lookup(const struct hf_table *table,
+                                 struct hf_key key,
+                                 const struct hf_nonce *nonce);
 
 /* The waiter with `nonce` in the queue of `hold`, or NULL. */
 struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,

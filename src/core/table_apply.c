@@ -114,13 +114,18 @@ static enum hf_err open_session(struct hf_table *table,
                                 const struct hf_command *command,
                                 struct hf_result *result)
 {
-    struct hf_session *session;
+    struct hf_session *session = hf_table_find_secret(table, &command->nonce);
 
+    if (session) { /* the answer to an earlier copy was lost */
+        result->session = session->id;
+        return HF_OK;
+    }
     if (table->sessions.count >= HF_SESSIONS_MAX) {
         result->err = HF_ELIMIT;
         return HF_OK;
     }
-    session = hf_session_new(table->last_session + 1, command->note);
+    session =
+        hf_session_new(table->last_session + 1, &command->nonce, command->note);
     if (!session)
         return HF_ENOMEM;
     hf_table_add_session(table, session);
@@ -128,15 +133,23 @@ static enum hf_err open_session(struct hf_table *table,
     return HF_OK;
 }
 
-static void close_session(struct hf_table *table, struct hf_session *session)
+/* Close the session. The driver closes the sessions of clients that it has not
+ * heard of for some time; if a command has arrived in the meantime, the client
+ * is alive, and the CLOSE is void. */
+static void close_session(struct hf_table *table, struct hf_session *session,
+                          const struct hf_command *command,
+                          struct hf_result *result)
 {
     struct hf_dlist *link;
 
+    if (session->highest > command->sequence) {
+        result->err = HF_ENOTOWNER;
+        return;
+    }
     while ((link = hf_dlist_take(&session->waiting)))
         withdraw_waiter(table,
                         HF_CONTAINER(link, struct hf_table_waiter, in_session));
-    session->ended = true;
-    hf_table_drop_session(table, session);
+    hf_table_end_session(table, session);
 }
 
 static bool is_owner(const struct hf_hold *hold,
@@ -354,6 +367,13 @@ static void apply_force(struct hf_table *table,
     }
 }
 
+static void apply_version(struct hf_table *table,
+                          const struct hf_command *command)
+{
+    if (command->version > table->version)
+        table->version = command->version;
+}
+
 static enum hf_err apply_session_command(struct hf_table *table,
                                          struct hf_session *session,
                                          const struct hf_command *command,
@@ -387,7 +407,7 @@ static enum hf_err apply_once(struct hf_table *table,
         return HF_OK;
     }
     if (command->kind == HF_COMMAND_CLOSE) {
-        close_session(table, session);
+        close_session(table, session, command, result);
         return HF_OK;
     }
     admission = hf_session_admit(session, command, result);
@@ -411,6 +431,8 @@ enum hf_err hf_table_apply(struct hf_table *table,
         err = open_session(table, command, &answer);
     else if (command->kind == HF_COMMAND_EXPIRE)
         apply_expire(table, command, &answer);
+    else if (command->kind == HF_COMMAND_VERSION)
+        apply_version(table, command);
     else
         err = apply_once(table, command, &answer);
     if (!err)

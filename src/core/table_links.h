@@ -60,6 +60,9 @@ void hf_table_remove_waiter(struct hf_table *table,
 
 void hf_table_add_session(struct hf_table *table, struct hf_session *session);
 
+/* End the session, which has no waiters, and free it if it holds no keys. */
+void hf_table_end_session(struct hf_table *table, struct hf_session *session);
+
 /* Free `session` if it is closed and holds no keys. Until then its label is
  * needed, because infos of its keys show the label. */
 void hf_table_drop_session(struct hf_table *table, struct hf_session *session);

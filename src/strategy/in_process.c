@@ -226,13 +226,18 @@ uint32_t hf_in_process_caps(const void *self)
 
 enum hf_err hf_in_process_open_session(struct hf_in_process *local)
 {
-    const char *owner = local->host->ops->owner(local->host);
-    const struct hf_command open = {
+    struct hf_host *host = local->host;
+    const char *owner = host->ops->owner(host);
+    struct hf_command open = {
         .kind = HF_COMMAND_OPEN,
         .note = {owner, strlen(owner)},
     };
     struct hf_result result;
+    enum hf_err err = hf_random_bytes(host->ops->random(host), &open.nonce,
+                                      sizeof(open.nonce));
 
+    if (err)
+        return err;
     local->ops->run(local, hf_in_process_now(local), &open, &result);
     if (!result.err)
         local->session = result.session;
@@ -245,6 +250,7 @@ enum hf_err hf_in_process_close_session(struct hf_in_process *local,
     const struct hf_command close = {
         .kind = HF_COMMAND_CLOSE,
         .session = session,
+        .sequence = UINT64_MAX, /* inside, no command can arrive meanwhile */
     };
     struct hf_result result;
 

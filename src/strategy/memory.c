@@ -111,7 +111,7 @@ static enum hf_err memory_enter(struct hf_in_process *local)
     pthread_mutex_lock(&shared->mutex);
     shared->current = member_of(local);
     while (hf_store_take_due(&shared->store, now, &expire, 1) > 0) {
-        hf_store_run(&shared->store, now, &expire, &result);
+        (void)hf_store_run(&shared->store, now, &expire, &result);
         HF_ASSERT(result.err == HF_OK);
     }
     return HF_OK;
@@ -136,7 +136,7 @@ static void memory_run(struct hf_in_process *local, hf_time now,
                        const struct hf_command *command,
                        struct hf_result *result)
 {
-    hf_store_run(local->store, now, command, result);
+    (void)hf_store_run(local->store, now, command, result);
 }
 
 /* The history starts with the first watch, so there are no older events to load

@@ -65,7 +65,7 @@ static void list_is_refused_beyond_its_limit(void **state)
 
     (void)state;
     (void)hf_store_init(&store, &seed, 0, ignore_event, NULL);
-    hf_store_run(&store, 0, &open, &result);
+    (void)hf_store_run(&store, 0, &open, &result);
     for (unsigned i = 0; i <= HF_LIST_MAX; i++) {
         char key[16];
         struct hf_command lock;
@@ -74,7 +74,7 @@ static void list_is_refused_beyond_its_limit(void **state)
         lock = hf_test_lock(1, key, i + 1);
         lock.sequence = i + 1;
         lock.done = i + 1;
-        hf_store_run(&store, 0, &lock, &result);
+        (void)hf_store_run(&store, 0, &lock, &result);
         assert_int_equal(result.err, HF_OK);
     }
     assert_int_equal(hf_in_process_submit(&local, &request), HF_OK);

@@ -364,8 +364,10 @@ static void flood_of_sessions_is_an_error(void **state)
     (void)state;
     open_attacker(&attacker);
     begin_transaction(&attacker);
-    while (!result.err)
+    for (unsigned i = 0; !result.err; i++) {
+        open.nonce = hf_test_nonce(1000000 + i);
         hf_replica_run(&attacker.replica, machine_now(), &open, &result);
+    }
     assert_int_equal(result.err, HF_ELIMIT);
     end_transaction(&attacker);
     assert_int_equal(hf_site_try("locks", "", &error, &client), HF_ELIMIT);

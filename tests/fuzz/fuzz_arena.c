@@ -143,7 +143,7 @@ static void write_command(const uint8_t *data, size_t size)
     stamp = (hf_time)next_number(&input);
     if (!hf_command_is_valid(&command))
         return;
-    hf_command_encode(&command, &buf);
+    hf_command_encode(&command, HF_VERSION_NEWEST, &buf);
     if (!buf.failed &&
         hf_arena_write(&arena, stamp, (struct hf_bytes){buf.data, buf.size}) ==
             HF_OK)

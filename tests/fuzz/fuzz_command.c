@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!hf_command_decode(&command, data, size)) {
         if (!hf_command_is_valid(&command))
             abort();
-        hf_command_encode(&command, &buf);
+        hf_command_encode(&command, data[0], &buf);
         check_same(&buf, data, size);
     }
     buf.size = 0;

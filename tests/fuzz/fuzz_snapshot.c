@@ -88,6 +88,7 @@ static void empty_table(struct hf_table *table)
         struct hf_command close = {
             .kind = HF_COMMAND_CLOSE,
             .session = session->id,
+            .sequence = UINT64_MAX,
         };
 
         apply_command(table, &close);

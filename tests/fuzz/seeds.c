@@ -42,6 +42,7 @@ static void write_numbered(const char *target, int number, const void *data,
 static void write_commands(void)
 {
     struct hf_command command = {
+        .version = HF_VERSION_NEWEST,
         .lease_ms = 10675,
         .session = 3,
         .sequence = 7,
@@ -65,7 +66,7 @@ static void write_commands(void)
             command.now = flag && kind == HF_COMMAND_FORCE;
             command.has_expected = flag && kind == HF_COMMAND_UPDATE;
             buf.size = 0;
-            hf_command_encode(&command, &buf);
+            hf_command_encode(&command, HF_VERSION_NEWEST, &buf);
             write_numbered("fuzz_command", number++, buf.data, buf.size);
         }
     }
@@ -124,11 +125,12 @@ static void write_arena(int number, const struct hf_buf *snapshot)
     for (size_t i = 0; i < 2; i++) {
         struct hf_command open = {
             .kind = HF_COMMAND_OPEN,
+            .nonce = {{(uint8_t)(i + 1)}},
             .note = hf_bytes_of(labels[i]),
         };
 
         entry.size = 0;
-        hf_command_encode(&open, &entry);
+        hf_command_encode(&open, HF_VERSION_NEWEST, &entry);
         add_write(&input, 0, entry.data, entry.size);
     }
     add_write(&input, 3, broken, sizeof(broken));

@@ -14,15 +14,26 @@ static inline struct hf_nonce hf_test_nonce(unsigned number)
     return nonce;
 }
 
+/* Each call draws another secret. */
 static inline struct hf_command hf_test_open(const char *label)
 {
-    return (struct hf_command){.kind = HF_COMMAND_OPEN,
-                               .note = hf_bytes_of(label)};
+    static unsigned secrets;
+
+    return (struct hf_command){
+        .kind = HF_COMMAND_OPEN,
+        .nonce = hf_test_nonce(++secrets),
+        .note = hf_bytes_of(label),
+    };
 }
 
+/* Close the session, whatever its highest sequence is. */
 static inline struct hf_command hf_test_close(uint64_t session)
 {
-    return (struct hf_command){.kind = HF_COMMAND_CLOSE, .session = session};
+    return (struct hf_command){
+        .kind = HF_COMMAND_CLOSE,
+        .session = session,
+        .sequence = UINT64_MAX,
+    };
 }
 
 static inline struct hf_command hf_test_lock(uint64_t session, const char *key,

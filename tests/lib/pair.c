@@ -181,15 +181,23 @@ void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
         HF_COMMAND_UNLOCK, HF_COMMAND_UNLOCK, HF_COMMAND_RENEW,
         HF_COMMAND_UPDATE, HF_COMMAND_EXPIRE, HF_COMMAND_EXPIRE,
         HF_COMMAND_CANCEL, HF_COMMAND_CANCEL, HF_COMMAND_FORCE,
-        HF_COMMAND_OPEN,   HF_COMMAND_CLOSE,
+        HF_COMMAND_OPEN,   HF_COMMAND_CLOSE,  HF_COMMAND_VERSION,
     };
 
     *command = (struct hf_command){.kind = HF_COMMAND_OPEN};
     if (table->last_session == 0)
         return;
-    command->kind = kinds[draw(bytes, 17)];
+    command->kind = kinds[draw(bytes, 18)];
     if (command->kind == HF_COMMAND_OPEN) {
         command->note = draw_bytes(bytes);
+        command->nonce.bytes[0] = hf_reader_u8(bytes);
+        command->nonce.bytes[1] = draw(bytes, 8);
+        return;
+    }
+    if (command->kind == HF_COMMAND_VERSION) {
+        command->version =
+            (uint8_t)(HF_VERSION_FIRST +
+                      draw(bytes, HF_VERSION_NEWEST - HF_VERSION_FIRST + 1));
         return;
     }
     if (command->kind != HF_COMMAND_EXPIRE)

@@ -26,6 +26,7 @@ struct claim {
 
 struct session {
     uint64_t id;
+    struct hf_nonce secret;
     bool ended;
     struct hf_bytes label;
     uint64_t done;
@@ -35,6 +36,7 @@ struct session {
 };
 
 struct hf_twin {
+    uint8_t version;
     uint64_t token;
     uint64_t last_session;
     uint64_t index;
@@ -270,6 +272,15 @@ static void end_hold(struct hf_twin *twin, struct claim *holder,
 static void open_session(struct hf_twin *twin, const struct hf_command *command,
                          struct hf_result *result)
 {
+    for (size_t i = 0; i < twin->session_count; i++) {
+        const struct session *session = &twin->sessions[i];
+
+        if (!session->ended &&
+            hf_nonce_equal(&session->secret, &command->nonce)) {
+            result->session = session->id;
+            return;
+        }
+    }
     if (twin->session_count >= HF_SESSIONS_MAX) {
         result->err = HF_ELIMIT;
         return;
@@ -278,6 +289,7 @@ static void open_session(struct hf_twin *twin, const struct hf_command *command,
                             sizeof(*twin->sessions));
     twin->sessions[twin->session_count++] = (struct session){
         .id = ++twin->last_session,
+        .secret = command->nonce,
         .label = copy_bytes(command->note.data, command->note.size),
     };
     result->session = twin->last_session;
@@ -304,6 +316,8 @@ static void close_session(struct hf_twin *twin, struct session *session)
     while ((claim = first_waiter(twin, session->id)))
         withdraw_claim(twin, claim);
     session->ended = true;
+    session->secret = (struct hf_nonce){{0}};
+    session->kept_count = 0;
     remove_ended_sessions(twin);
 }
 
@@ -561,7 +575,10 @@ static void run_once(struct hf_twin *twin, const struct hf_command *command,
         return;
     }
     if (command->kind == HF_COMMAND_CLOSE) {
-        close_session(twin, session);
+        if (session->highest > command->sequence)
+            result->err = HF_ENOTOWNER;
+        else
+            close_session(twin, session);
         return;
     }
     if (!has_result(session, command, result)) {
@@ -582,6 +599,9 @@ void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
         open_session(twin, command, result);
     else if (command->kind == HF_COMMAND_EXPIRE)
         apply_expire(twin, command, result);
+    else if (command->kind == HF_COMMAND_VERSION)
+        twin->version =
+            command->version > twin->version ? command->version : twin->version;
     else
         run_once(twin, command, result);
 }
@@ -590,7 +610,7 @@ struct hf_twin *hf_twin_new(void)
 {
     struct hf_twin *twin = resize(NULL, 1, sizeof(*twin));
 
-    *twin = (struct hf_twin){0};
+    *twin = (struct hf_twin){.version = HF_VERSION_FIRST};
     return twin;
 }
 
@@ -752,7 +772,8 @@ static const char *compare_session(const struct hf_twin *twin,
     uint64_t window = b->highest < b->done ? 0 : b->highest - b->done + 1;
 
     if (a->ended != b->ended || a->done != b->done ||
-        a->highest != b->highest || a->holds != count_holds(twin, b->id) ||
+        !hf_nonce_equal(&a->secret, &b->secret) || a->highest != b->highest ||
+        a->holds != count_holds(twin, b->id) ||
         a->label_size != b->label.size ||
         memcmp(a->label, b->label.data, b->label.size) != 0)
         return set_text("session %llu", (unsigned long long)b->id);
@@ -781,7 +802,8 @@ const char *hf_twin_compare(const struct hf_twin *twin,
 
     for (size_t i = 0; i < twin->claim_count; i++)
         holders += twin->claims[i].holds;
-    if (table->token != twin->token || table->index != twin->index ||
+    if (table->version != twin->version || table->token != twin->token ||
+        table->index != twin->index ||
         table->last_session != twin->last_session)
         return set_text("a counter");
     if (table->holds.count != holders ||
@@ -848,6 +870,9 @@ static const char *check_claim(const struct hf_table *table,
         return set_text("two waiters of a key have one nonce");
     if (hf_nonce_equal(&claim->nonce, &claim->hold->nonce))
         return set_text("a holder waits for itself");
+    if (hf_table_lookup(table, hf_hold_key(claim->hold), &claim->nonce).state !=
+        HF_LOOKUP_QUEUED)
+        return set_text("a waiter cannot look itself up");
     if (!data_fits(claim->data, claim->value_size, claim->note_size,
                    claim->lease_ms))
         return set_text("a waiter's value, note or lease");
@@ -889,6 +914,9 @@ static const char *check_hold(const struct hf_table *table,
         return set_text("a key is in the table twice");
     if (hf_table_find_session(table, hold->session->id) != hold->session)
         return set_text("a holder's session is not in the table");
+    if (hf_table_lookup(table, hf_hold_key(hold), &hold->nonce).token !=
+        hold->token)
+        return set_text("a holder cannot look itself up");
     if (hold->token < 1 || hold->token > table->token)
         return set_text("a token that was never granted");
     if (!data_fits(hold->data, hold->value_size, hold->note_size,
@@ -902,8 +930,11 @@ static const char *check_session(const struct hf_table *table,
 {
     if (session->id < 1 || session->id > table->last_session)
         return set_text("a session that was never opened");
-    if (session->ended &&
-        (session->holds == 0 || !hf_dlist_is_empty(&session->waiting)))
+    if (!session->ended &&
+        hf_table_find_secret(table, &session->secret) != session)
+        return set_text("two sessions have one secret");
+    if (session->ended && (session->holds == 0 || session->capacity > 0 ||
+                           !hf_dlist_is_empty(&session->waiting)))
         return set_text("an ended session");
     if (session->highest >= session->done &&
         session->highest - session->done >= HF_WINDOW_MAX)
@@ -913,8 +944,8 @@ static const char *check_session(const struct hf_table *table,
 
         if (kept->sequence == 0)
             continue;
-        if (kept->sequence > session->highest || kept->kind < HF_COMMAND_LOCK ||
-            kept->kind >= HF_COMMAND_KINDS || kept->kind == HF_COMMAND_EXPIRE)
+        if (kept->sequence > session->highest ||
+            !hf_command_is_kept(kept->kind))
             return set_text("a kept result");
     }
     return NULL;

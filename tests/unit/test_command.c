@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/random.h"
 #include "lib/commands.h"
+#include "lib/death.h"
 #include "lib/runner.h"
 
 static uint8_t block[HF_VALUE_MAX + 1];
@@ -31,6 +32,7 @@ static struct hf_command draw_command(struct hf_random *random,
         .kind = kind,
         .queue = kind == HF_COMMAND_LOCK && hf_random_below(random, 2),
         .now = kind == HF_COMMAND_FORCE && hf_random_below(random, 2),
+        .version = kind == HF_COMMAND_VERSION ? HF_VERSION_NEWEST : 0,
         .lease_ms = 1 + hf_random_below(random, HF_LEASE_MAX_MS),
         .generation = (uint32_t)draw_u64(random),
         .session = draw_u64(random),
@@ -54,10 +56,10 @@ static struct hf_command draw_command(struct hf_random *random,
 static void assert_same(const struct hf_command *a, const struct hf_command *b)
 {
     enum hf_command_kind kind = a->kind;
-    bool has_session = kind != HF_COMMAND_OPEN && kind != HF_COMMAND_EXPIRE;
-    bool has_key = kind > HF_COMMAND_CLOSE;
-    bool has_nonce =
-        has_key && kind != HF_COMMAND_EXPIRE && kind != HF_COMMAND_FORCE;
+    bool has_session = hf_command_is_kept(kind) || kind == HF_COMMAND_CLOSE;
+    bool has_key = hf_command_is_kept(kind) || kind == HF_COMMAND_EXPIRE;
+    bool has_nonce = (hf_command_is_kept(kind) && kind != HF_COMMAND_FORCE) ||
+                     kind == HF_COMMAND_OPEN;
 
     assert_int_equal(b->kind, kind);
     if (has_session) {
@@ -78,6 +80,8 @@ static void assert_same(const struct hf_command *a, const struct hf_command *b)
         assert_true(hf_bytes_equal(a->value, b->value));
     if (kind == HF_COMMAND_LOCK || kind == HF_COMMAND_OPEN)
         assert_true(hf_bytes_equal(a->note, b->note));
+    if (kind == HF_COMMAND_VERSION)
+        assert_int_equal(a->version, b->version);
     if (a->has_expected)
         assert_true(hf_bytes_equal(a->expected, b->expected));
     assert_true(a->queue == b->queue && a->now == b->now &&
@@ -91,11 +95,11 @@ static void check_round_trip(const struct hf_command *command)
     struct hf_command decoded;
 
     assert_true(hf_command_is_valid(command));
-    hf_command_encode(command, &first);
+    hf_command_encode(command, HF_VERSION_NEWEST, &first);
     assert_int_equal(hf_command_decode(&decoded, first.data, first.size),
                      HF_OK);
     assert_same(command, &decoded);
-    hf_command_encode(&decoded, &second);
+    hf_command_encode(&decoded, HF_VERSION_NEWEST, &second);
     assert_int_equal(first.size, second.size);
     assert_memory_equal(first.data, second.data, first.size);
     hf_buf_fini(&first);
@@ -127,6 +131,7 @@ static struct hf_command example(int kind)
         .queue = kind == HF_COMMAND_LOCK,
         .now = kind == HF_COMMAND_FORCE,
         .has_expected = kind == HF_COMMAND_UPDATE,
+        .version = kind == HF_COMMAND_VERSION ? HF_VERSION_NEWEST : 0,
         .lease_ms = 1000,
         .generation = 3,
         .session = 4,
@@ -149,7 +154,7 @@ static void truncated_commands_are_rejected(void **state)
         struct hf_command decoded = {.token = 77};
         struct hf_buf buf = {0};
 
-        hf_command_encode(&command, &buf);
+        hf_command_encode(&command, HF_VERSION_NEWEST, &buf);
         for (size_t size = 0; size < buf.size; size++)
             assert_int_equal(hf_command_decode(&decoded, buf.data, size),
                              HF_EPROTO);
@@ -169,7 +174,7 @@ static void check_corrupt(const struct hf_buf *buf)
     if (hf_command_decode(&decoded, buf->data, buf->size))
         return;
     assert_true(hf_command_is_valid(&decoded));
-    hf_command_encode(&decoded, &again);
+    hf_command_encode(&decoded, HF_VERSION_NEWEST, &again);
     assert_int_equal(again.size, buf->size);
     assert_memory_equal(again.data, buf->data, buf->size);
     hf_buf_fini(&again);
@@ -182,7 +187,7 @@ static void corrupt_commands_are_rejected_or_valid(void **state)
         struct hf_command command = example(kind);
         struct hf_buf buf = {0};
 
-        hf_command_encode(&command, &buf);
+        hf_command_encode(&command, HF_VERSION_NEWEST, &buf);
         for (size_t i = 0; i < buf.size; i++) {
             for (int flip = 1; flip < 256; flip++) {
                 buf.data[i] ^= (uint8_t)flip;
@@ -200,7 +205,7 @@ static enum hf_err encode_and_decode(const struct hf_command *command)
     struct hf_buf buf = {0};
     enum hf_err err;
 
-    hf_command_encode(command, &buf);
+    hf_command_encode(command, HF_VERSION_NEWEST, &buf);
     err = hf_command_decode(&decoded, buf.data, buf.size);
     hf_buf_fini(&buf);
     return err;
@@ -275,16 +280,57 @@ static void unknown_kinds_are_rejected(void **state)
 {
     struct hf_command command = {.key = hf_key_of("k"), .lease_ms = 1};
     struct hf_command decoded;
-    uint8_t kind = 0;
+    uint8_t bytes[] = {HF_VERSION_FIRST, 0};
 
     (void)state;
     assert_false(hf_command_is_valid(&command));
     command.kind = HF_COMMAND_KINDS;
     assert_false(hf_command_is_valid(&command));
-    assert_int_equal(hf_command_decode(&decoded, &kind, 1), HF_EPROTO);
-    kind = HF_COMMAND_KINDS;
-    assert_int_equal(hf_command_decode(&decoded, &kind, 1), HF_EPROTO);
+    assert_int_equal(hf_command_decode(&decoded, bytes, 2), HF_EPROTO);
+    bytes[1] = HF_COMMAND_KINDS;
+    assert_int_equal(hf_command_decode(&decoded, bytes, 2), HF_EPROTO);
     assert_int_equal(hf_command_decode(&decoded, NULL, 0), HF_EPROTO);
+}
+
+/* A node that gets such a command stops, because it cannot apply it: nothing
+ * but the version of the command is read. */
+static void newer_versions_are_unsupported(void **state)
+{
+    struct hf_command decoded = {.token = 77};
+    uint8_t unknown[] = {HF_VERSION_NEWEST + 1, 255, 1, 2, 3};
+    uint8_t raise[] = {HF_VERSION_NEWEST, HF_COMMAND_VERSION,
+                       HF_VERSION_NEWEST + 1};
+    uint8_t zero[] = {HF_VERSION_NEWEST, HF_COMMAND_VERSION, 0};
+
+    (void)state;
+    assert_int_equal(hf_command_decode(&decoded, unknown, sizeof(unknown)),
+                     HF_EUNSUPPORTED);
+    unknown[0] = 0;
+    assert_int_equal(hf_command_decode(&decoded, unknown, sizeof(unknown)),
+                     HF_EPROTO);
+    assert_int_equal(hf_command_decode(&decoded, raise, sizeof(raise)),
+                     HF_EUNSUPPORTED);
+    assert_int_equal(hf_command_decode(&decoded, raise, sizeof(raise) - 1),
+                     HF_EPROTO);
+    assert_int_equal(hf_command_decode(&decoded, zero, sizeof(zero)),
+                     HF_EPROTO);
+    assert_int_equal(decoded.token, 77);
+}
+
+static void encode_unknown_version(void *arg)
+{
+    struct hf_command command = example(HF_COMMAND_LOCK);
+
+    hf_command_encode(&command, HF_VERSION_NEWEST + 1, arg);
+}
+
+static void unknown_version_is_never_written(void **state)
+{
+    struct hf_buf buf = {0};
+
+    (void)state;
+    assert_true(hf_test_dies(encode_unknown_version, &buf));
+    hf_buf_fini(&buf);
 }
 
 static void results_survive_a_round_trip(void **state)
@@ -342,6 +388,8 @@ int main(void)
         cmocka_unit_test(limits_are_enforced_exactly),
         cmocka_unit_test(flag_of_another_kind_is_rejected),
         cmocka_unit_test(unknown_kinds_are_rejected),
+        cmocka_unit_test(newer_versions_are_unsupported),
+        cmocka_unit_test(unknown_version_is_never_written),
         cmocka_unit_test(results_survive_a_round_trip),
         cmocka_unit_test(malformed_results_are_rejected),
     };

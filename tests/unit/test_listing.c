@@ -54,7 +54,7 @@ static struct hf_result run_command(struct fixture *f,
 
     command.sequence = ++f->sequence;
     command.done = f->sequence;
-    hf_store_run(&f->store, 0, &command, &result);
+    (void)hf_store_run(&f->store, 0, &command, &result);
     return result;
 }
 

@@ -6,9 +6,11 @@
 #include "lib/death.h"
 #include "lib/runner.h"
 
+static const struct hf_nonce secret = {{7}};
+
 static struct hf_session *new_session(void)
 {
-    struct hf_session *session = hf_session_new(1, hf_bytes_of("me"));
+    struct hf_session *session = hf_session_new(1, &secret, hf_bytes_of("me"));
 
     assert_non_null(session);
     return session;
@@ -56,7 +58,8 @@ static void label_is_nul_terminated(void **state)
     assert_string_equal(session->label, "me");
     hf_session_free(session);
     memset(longest, 'x', sizeof(longest));
-    session = hf_session_new(1, (struct hf_bytes){longest, sizeof(longest)});
+    session =
+        hf_session_new(1, &secret, (struct hf_bytes){longest, sizeof(longest)});
     assert_int_equal(session->label_size, HF_NOTE_MAX);
     assert_int_equal(strlen(session->label), HF_NOTE_MAX);
     hf_session_free(session);
@@ -65,7 +68,8 @@ static void label_is_nul_terminated(void **state)
 
 static void make_long_label(void *arg)
 {
-    hf_session_free(hf_session_new(1, (struct hf_bytes){arg, HF_NOTE_MAX + 1}));
+    hf_session_free(
+        hf_session_new(1, &secret, (struct hf_bytes){arg, HF_NOTE_MAX + 1}));
 }
 
 static void label_above_the_limit_aborts(void **state)
@@ -234,6 +238,82 @@ static void settled_results_need_no_memory(void **state)
     hf_session_free(session);
 }
 
+/* A burst of commands is over, and the client has received all results but the
+ * last. */
+static void memory_shrinks_with_the_window(void **state)
+{
+    struct hf_session *session = new_session();
+    long bytes;
+
+    (void)state;
+    keep_lock(session, 1, 1);
+    bytes = hf_alloc_bytes();
+    for (uint64_t i = 2; i <= HF_WINDOW_MAX; i++)
+        keep_lock(session, i, 1);
+    assert_true(hf_alloc_bytes() >= bytes + 32 * HF_WINDOW_MAX);
+    keep_lock(session, HF_WINDOW_MAX + 1, HF_WINDOW_MAX - 2);
+    assert_true(session->capacity <= 16);
+    for (uint64_t i = HF_WINDOW_MAX - 2; i <= HF_WINDOW_MAX + 1; i++)
+        assert_int_equal(hf_session_find(session, i)->result.token, i);
+    assert_null(hf_session_find(session, HF_WINDOW_MAX - 3));
+    keep_lock(session, HF_WINDOW_MAX + 2, HF_WINDOW_MAX + 2);
+    assert_true(hf_alloc_bytes() < bytes + 512);
+    hf_session_free(session);
+}
+
+/* A refused command may settle all others. */
+static void memory_shrinks_when_the_window_is_empty(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 100; i++)
+        keep_lock(session, i, 1);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 7, 200), &result),
+        HF_ADMISSION_ANSWERED);
+    assert_int_equal(session->capacity, 8);
+    keep_lock(session, 300, 200);
+    assert_non_null(hf_session_find(session, 300));
+    hf_session_free(session);
+}
+
+static void results_stay_if_there_is_no_memory_to_shrink(void **state)
+{
+    struct hf_session *session = new_session();
+
+    (void)state;
+    for (uint64_t i = 1; i <= 100; i++)
+        keep_lock(session, i, 1);
+    hf_alloc_fail(1, 1);
+    keep_lock(session, 101, 100);
+    assert_true(hf_alloc_failed());
+    assert_int_equal(session->capacity, 128);
+    assert_int_equal(hf_session_find(session, 100)->result.token, 100);
+    assert_int_equal(hf_session_find(session, 101)->result.token, 101);
+    assert_null(hf_session_find(session, 99));
+    hf_session_free(session);
+}
+
+/* A window that grows and shrinks a little does not allocate each time. */
+static void window_that_varies_needs_few_allocations(void **state)
+{
+    struct hf_session *session = new_session();
+    unsigned long calls = hf_alloc_calls();
+    uint64_t next = 1;
+
+    (void)state;
+    for (int round = 0; round < 1000; round++) {
+        uint64_t done = next;
+
+        for (int i = 0; i < 8; i++)
+            keep_lock(session, next++, done);
+    }
+    assert_true(hf_alloc_calls() - calls < 10);
+    hf_session_free(session);
+}
+
 /* The client chooses the sequence numbers, so no sequence number may cause an
  * overflow. */
 static void highest_sequence_numbers_work(void **state)
@@ -276,7 +356,7 @@ static void out_of_memory_changes_nothing(void **state)
 
     (void)state;
     hf_alloc_fail(1, 1);
-    assert_null(hf_session_new(1, hf_bytes_of("me")));
+    assert_null(hf_session_new(1, &secret, hf_bytes_of("me")));
     session = new_session();
     for (uint64_t i = 1; i <= 4; i++)
         keep_lock(session, i, 1);
@@ -304,6 +384,10 @@ int main(void)
         cmocka_unit_test(lock_before_a_later_lock_is_admitted),
         cmocka_unit_test(window_has_a_limit),
         cmocka_unit_test(settled_results_need_no_memory),
+        cmocka_unit_test(memory_shrinks_with_the_window),
+        cmocka_unit_test(memory_shrinks_when_the_window_is_empty),
+        cmocka_unit_test(results_stay_if_there_is_no_memory_to_shrink),
+        cmocka_unit_test(window_that_varies_needs_few_allocations),
         cmocka_unit_test(highest_sequence_numbers_work),
         cmocka_unit_test(new_session_has_no_results),
         cmocka_unit_test(out_of_memory_changes_nothing),

@@ -57,7 +57,7 @@ static void make_table(struct hf_pair *pair)
     act(pair, hf_test_cancel(2, "a", 7), 6);
     act(pair, hf_test_update(1, "c", 3, 3, "x"), 6);
     act(pair, hf_test_unlock(1, "b", 2, 2), 7);
-    act(pair, hf_test_close(1), 0);
+    act(pair, hf_test_close(1), UINT64_MAX);
 }
 
 static struct hf_buf encode(const struct hf_table *table)
@@ -175,10 +175,14 @@ static struct hf_key key_number(unsigned number)
  * repeated the LOCKs of the first three. */
 static void make_waiters(struct hf_pair *pair)
 {
+    struct hf_command holder = hf_test_open("holder");
+    struct hf_command waiter = hf_test_open("waiter");
     uint64_t sequence = 1;
 
-    act(pair, hf_test_open("holder"), 0);
-    act(pair, hf_test_open("waiter"), 0);
+    holder.nonce = hf_test_nonce(1);
+    waiter.nonce = hf_test_nonce(2);
+    act(pair, holder, 0);
+    act(pair, waiter, 0);
     for (unsigned i = 0; i < KEYS; i++)
         act(pair, hf_test_lock(1, key_number(i).data, i), 1 + i);
     for (unsigned i = KEYS; i-- > 0;)
@@ -210,7 +214,7 @@ static void events_have_the_same_order_after_a_restore(void **state)
         make_waiters(&pair);
         for (unsigned i = 0; i < restores; i++)
             assert_null(hf_pair_restore(&pair));
-        act(&pair, hf_test_close(2), 0);
+        act(&pair, hf_test_close(2), UINT64_MAX);
         expect_withdrawn(&pair.actual);
         hf_pair_fini(&pair);
     }
@@ -414,7 +418,7 @@ static void failed_restore_leaves_an_empty_table(void **state)
         }
         hf_table_fini(&table);
     }
-    assert_true(refusals > 15);
+    assert_true(refusals > 12);
     hf_buf_fini(&buf);
 
     hf_alloc_fail(1, 1);
@@ -434,6 +438,8 @@ struct forgery {
     uint32_t session_count;
     uint64_t session;
     uint8_t ended;
+    unsigned secret;
+    unsigned extra_secret; /* of another session before it; 0: there is none */
     uint64_t done, highest;
     uint32_t label_size;
     uint32_t kept_count; /* written to the snapshot; at most 2 results follow */
@@ -462,13 +468,14 @@ struct forgery {
 };
 
 static const struct forgery valid_snapshot = {
-    .magic = 0x53464821,
-    .version = 3,
+    .magic = 0x54464821,
+    .version = HF_VERSION_NEWEST,
     .token = 9,
     .last_session = 5,
     .index = 20,
     .session_count = 1,
     .session = 5,
+    .secret = 70,
     .done = 2,
     .highest = 4,
     .label_size = 2,
@@ -513,12 +520,29 @@ static void put_filler(struct hf_buf *buf, uint32_t size, uint8_t byte)
         hf_buf_u8(buf, byte);
 }
 
+static void put_nonce(struct hf_buf *buf, unsigned number)
+{
+    struct hf_nonce nonce = hf_test_nonce(number);
+
+    hf_buf_raw(buf, nonce.bytes, sizeof(nonce.bytes));
+}
+
+static void put_extra_session(struct hf_buf *buf, unsigned secret)
+{
+    hf_buf_u64(buf, 3);
+    hf_buf_u8(buf, 0);
+    put_nonce(buf, secret);
+    hf_buf_u64(buf, 0);
+    hf_buf_u64(buf, 0);
+    hf_buf_u32(buf, 0);
+    hf_buf_u32(buf, 0);
+}
+
 static void put_session(struct hf_buf *buf, const struct forgery *x)
 {
-    struct hf_nonce nonce = hf_test_nonce(x->kept_nonce);
-
     hf_buf_u64(buf, x->session);
     hf_buf_u8(buf, x->ended);
+    put_nonce(buf, x->secret);
     hf_buf_u64(buf, x->done);
     hf_buf_u64(buf, x->highest);
     put_filler(buf, x->label_size, 'x');
@@ -526,7 +550,7 @@ static void put_session(struct hf_buf *buf, const struct forgery *x)
     for (uint32_t i = 0; i < x->kept_count && i < 2; i++) {
         hf_buf_u64(buf, x->kept_sequence);
         hf_buf_u8(buf, x->kept_kind);
-        hf_buf_raw(buf, nonce.bytes, sizeof(nonce.bytes));
+        put_nonce(buf, x->kept_nonce);
         hf_buf_u8(buf, x->kept_err);
         hf_buf_u32(buf, 1);
         hf_buf_u32(buf, 0);
@@ -563,7 +587,10 @@ static struct hf_buf forge(const struct forgery *x)
     hf_buf_u64(&buf, x->last_session);
     hf_buf_u64(&buf, x->index);
     hf_buf_u32(&buf, x->session_count);
-    for (uint32_t i = 0; i < x->session_count && i < 2; i++)
+    if (x->extra_secret)
+        put_extra_session(&buf, x->extra_secret);
+    for (uint32_t i = x->extra_secret ? 1 : 0; i < x->session_count && i < 2;
+         i++)
         put_session(&buf, x);
     hf_buf_u32(&buf, x->hold_count);
     for (uint64_t i = 0; i < x->holds_written; i++)
@@ -601,7 +628,9 @@ static void inconsistent_numbers_are_rejected(void **state)
     (void)state;
     EXPECT(HF_OK, (void)x);
     EXPECT(HF_EPROTO, x.magic++);
-    EXPECT(HF_EPROTO, x.version++);
+    EXPECT(HF_EPROTO, x.version = 0);
+    EXPECT(HF_EUNSUPPORTED, x.version++);
+    EXPECT(HF_EUNSUPPORTED, x.version = UINT8_MAX);
     EXPECT(HF_EPROTO, x.token = 7);
     EXPECT(HF_EPROTO, x.token = UINT64_MAX);
     EXPECT(HF_OK, x.token = UINT64_MAX / 2);
@@ -623,8 +652,16 @@ static void inconsistent_sessions_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.session = x.holder_session = x.waiter_session = 0);
     EXPECT(HF_EPROTO, x.ended = 2);
     EXPECT(HF_EPROTO, x.ended = 1);
-    EXPECT(HF_OK, x.ended = 1, x.waiter_count = 0, x.waiters_written = 0);
-    EXPECT(HF_EPROTO, x.ended = 1, x.hold_count = 0, x.holds_written = 0);
+    EXPECT(HF_OK, x.session_count = 2, x.extra_secret = 71);
+    EXPECT(HF_EPROTO, x.session_count = 2, x.extra_secret = 70);
+    EXPECT(HF_OK, x.ended = 1, x.secret = 0, x.kept_count = 0,
+           x.waiter_count = 0, x.waiters_written = 0);
+    EXPECT(HF_EPROTO, x.ended = 1, x.secret = 70, x.kept_count = 0,
+           x.waiter_count = 0, x.waiters_written = 0);
+    EXPECT(HF_EPROTO, x.ended = 1, x.secret = 0, x.waiter_count = 0,
+           x.waiters_written = 0);
+    EXPECT(HF_EPROTO, x.ended = 1, x.secret = 0, x.kept_count = 0,
+           x.hold_count = 0, x.holds_written = 0);
     EXPECT(HF_OK, x.highest = x.done + HF_WINDOW_MAX - 1);
     EXPECT(HF_EPROTO, x.highest = x.done + HF_WINDOW_MAX);
     EXPECT(HF_OK, x.label_size = HF_NOTE_MAX);
@@ -640,8 +677,10 @@ static void inconsistent_sessions_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.kept_kind = 0);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_CLOSE);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_EXPIRE);
+    EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_VERSION);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_KINDS);
     EXPECT(HF_EPROTO, x.kept_err = UINT8_MAX);
+    EXPECT(HF_EPROTO, x.kept_err = -HF_ENOMEM);
 }
 
 static void inconsistent_holds_are_rejected(void **state)

@@ -873,6 +873,7 @@ static void taken_waiters_leave_no_trace(void **state)
 {
     struct fixture *f = *state;
     struct taker taker = {.others = 0};
+    struct hf_command alice = hf_test_open("alice"), bob = hf_test_open("bob");
     struct hf_buf snapshots[2] = {{0}};
 
     hf_dlist_init(&taker.taken);
@@ -881,8 +882,8 @@ static void taken_waiters_leave_no_trace(void **state)
 
         hf_table_init(&g.table, &f->table.seed, i ? take_waiter : on_event,
                       i ? (void *)&taker : (void *)&g.events);
-        apply(&g, hf_test_open("alice"));
-        apply(&g, hf_test_open("bob"));
+        apply(&g, alice);
+        apply(&g, bob);
         lock(&g, ALICE, "k", 1);
         wait_for(&g, BOB, "k", 2, 1);
         apply_next(&g, hf_test_unlock(ALICE, "k", 1, 1));
@@ -913,6 +914,105 @@ static void event_indexes_increase_by_one(void **state)
     assert_true(f->events.list[0].index == 4);
     assert_true(f->events.list[1].index == 5);
     assert_true(f->table.index == 5);
+}
+
+/* ---- Versions -----------------------------------------------------------*/
+
+static struct hf_command raise_version(uint8_t version)
+{
+    return (struct hf_command){
+        .kind = HF_COMMAND_VERSION,
+        .version = version,
+    };
+}
+
+/* The table pretends to be at a later version than this build knows. */
+static void version_is_never_lowered(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(f->table.version, HF_VERSION_FIRST);
+    assert_int_equal(apply(f, raise_version(HF_VERSION_NEWEST)).err, HF_OK);
+    assert_int_equal(f->table.version, HF_VERSION_NEWEST);
+    assert_int_equal(f->events.count, 0);
+    f->table.version = HF_VERSION_NEWEST + 1;
+    assert_int_equal(apply(f, raise_version(HF_VERSION_NEWEST)).err, HF_OK);
+    assert_int_equal(f->table.version, HF_VERSION_NEWEST + 1);
+}
+
+static void snapshot_has_the_version_of_its_table(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_buf buf = {0};
+    struct hf_table table;
+
+    f->table.version = HF_VERSION_NEWEST;
+    hf_snapshot_encode(&f->table, &buf);
+    hf_table_init(&table, &f->table.seed, on_event, NULL);
+    table.version = 0;
+    assert_int_equal(hf_snapshot_decode(&table, buf.data, buf.size), HF_OK);
+    assert_int_equal(table.version, HF_VERSION_NEWEST);
+    hf_table_fini(&table);
+    hf_buf_fini(&buf);
+}
+
+/* ---- Looking up a claim -------------------------------------------------*/
+
+static void expect_lookup(const struct fixture *f, const char *key,
+                          unsigned nonce, struct hf_lookup expected)
+{
+    struct hf_nonce bytes = hf_test_nonce(nonce);
+    struct hf_lookup lookup =
+        hf_table_lookup(&f->table, hf_key_of(key), &bytes);
+
+    assert_int_equal(lookup.state, expected.state);
+    assert_int_equal(lookup.position, expected.position);
+    assert_int_equal(lookup.generation, expected.generation);
+    assert_true(lookup.token == expected.token);
+}
+
+static void expect_unknown(const struct fixture *f, const char *key,
+                           unsigned nonce)
+{
+    expect_lookup(f, key, nonce,
+                  (struct hf_lookup){.state = HF_LOOKUP_UNKNOWN});
+}
+
+static void lookup_returns_the_state_of_a_claim(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    wait_for(f, BOB, "k", 2, 1);
+    wait_for(f, CAROL, "k", 3, 2);
+    expect_lookup(f, "k", 1, (struct hf_lookup){HF_LOOKUP_HELD, 0, 0, token});
+    expect_lookup(f, "k", 2, (struct hf_lookup){HF_LOOKUP_QUEUED, 1, 0, 0});
+    expect_lookup(f, "k", 3, (struct hf_lookup){HF_LOOKUP_QUEUED, 2, 0, 0});
+    apply_next(f, hf_test_renew(ALICE, "k", 1, token, 1000));
+    expect_lookup(f, "k", 1, (struct hf_lookup){HF_LOOKUP_HELD, 0, 1, token});
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
+    expect_unknown(f, "k", 1);
+    expect_lookup(f, "k", 2,
+                  (struct hf_lookup){HF_LOOKUP_HELD, 0, 0, token + 1});
+    apply_next(f, hf_test_cancel(CAROL, "k", 3));
+    expect_unknown(f, "k", 3);
+    apply_next(f, hf_test_expire("k", token + 1, 0));
+    expect_unknown(f, "k", 2);
+}
+
+/* A free key, a key that another claim holds, and a nonce that waits for
+ * another key look alike. */
+static void lookup_tells_nothing_without_the_nonce(void **state)
+{
+    struct fixture *f = *state;
+
+    lock(f, ALICE, "k", 1);
+    lock(f, ALICE, "l", 1);
+    wait_for(f, BOB, "l", 2, 1);
+    expect_unknown(f, "free", 1);
+    expect_unknown(f, "k", 3);
+    expect_unknown(f, "k", 2);
+    expect_unknown(f, "l", 3);
 }
 
 /* ---- Limits -------------------------------------------------------------*/
@@ -969,14 +1069,119 @@ static void sessions_have_a_limit(void **state)
     struct hf_result result;
 
     while (f->table.sessions.count < HF_SESSIONS_MAX) {
+        open = hf_test_open("one more");
         assert_int_equal(hf_table_apply(&f->table, &open, &result), HF_OK);
         assert_int_equal(result.err, HF_OK);
     }
+    open = hf_test_open("too many");
     assert_int_equal(hf_table_apply(&f->table, &open, &result), HF_OK);
     assert_int_equal(result.err, HF_ELIMIT);
     assert_int_equal(result.session, 0);
     apply(f, hf_test_close(ALICE));
     assert_true(apply(f, open).session == HF_SESSIONS_MAX + 1);
+}
+
+/* ---- Secrets, and commands that race with a CLOSE -----------------------*/
+
+/* The answer to an OPEN was lost, so the client sends it again. */
+static void repeated_open_returns_the_same_session(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command open = hf_test_open("dave");
+    uint64_t session = apply(f, open).session;
+    size_t count = f->table.sessions.count;
+
+    assert_int_equal(apply(f, open).session, session);
+    open.note = hf_bytes_of("another label");
+    assert_int_equal(apply(f, open).session, session);
+    assert_int_equal(f->table.sessions.count, count);
+    assert_string_equal(hf_table_find_session(&f->table, session)->label,
+                        "dave");
+    assert_int_equal(hf_table_find_secret(&f->table, &open.nonce)->id, session);
+    open.nonce.bytes[15] ^= 1;
+    assert_null(hf_table_find_secret(&f->table, &open.nonce));
+    assert_int_equal(apply(f, open).session, session + 1);
+}
+
+static void repeated_open_succeeds_at_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command open = hf_test_open("dave");
+    uint64_t session = apply(f, open).session;
+    size_t count = f->table.sessions.count;
+    struct hf_result result;
+
+    f->table.sessions.count = HF_SESSIONS_MAX;
+    assert_int_equal(hf_table_apply(&f->table, &open, &result), HF_OK);
+    f->table.sessions.count = count;
+    assert_int_equal(result.err, HF_OK);
+    assert_int_equal(result.session, session);
+}
+
+/* The session ids of closed sessions are never used again, even while such a
+ * session still holds keys. */
+static void secret_of_a_closed_session_is_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command open = hf_test_open("dave");
+    struct hf_command command = hf_test_lock(0, "k", 1);
+
+    command.session = apply(f, open).session;
+    command.sequence = 1;
+    assert_int_equal(apply(f, command).err, HF_OK);
+    apply(f, hf_test_close(command.session));
+    assert_true(hf_table_find_session(&f->table, command.session)->ended);
+    assert_null(hf_table_find_secret(&f->table, &open.nonce));
+    assert_int_equal(apply(f, open).session, command.session + 1);
+}
+
+/* The driver closes a session that seems to be dead, but a command arrives
+ * first: the client is alive, and keeps its place in the queue. */
+static void close_is_void_after_a_later_command(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command close = hf_test_close(BOB);
+
+    lock(f, ALICE, "k", 1);
+    wait_for(f, BOB, "k", 2, 1);
+    close.sequence = f->sequences[BOB];
+    wait_for(f, BOB, "k", 3, 2);
+    assert_int_equal(apply(f, close).err, HF_ENOTOWNER);
+    assert_int_equal(f->events.count, 0);
+    assert_int_equal(hold_of(f, "k")->waiters, 2);
+    close.sequence = f->sequences[BOB];
+    assert_int_equal(apply(f, close).err, HF_OK);
+    assert_int_equal(hold_of(f, "k")->waiters, 0);
+    assert_int_equal(apply(f, close).err, HF_EINDOUBT);
+}
+
+#define IDLE 1000
+
+/* An idle session: it has sent commands, has received their results, and holds
+ * and awaits nothing. Its label has the maximal length. */
+static void idle_session_costs_less_than_a_kibibyte(void **state)
+{
+    struct fixture *f = *state;
+    static char label[HF_NOTE_MAX];
+    struct hf_result result;
+    long bytes = hf_alloc_bytes();
+
+    memset(label, 'x', sizeof(label));
+    for (unsigned i = 0; i < IDLE; i++) {
+        struct hf_command command = hf_test_open("");
+
+        command.note = (struct hf_bytes){label, sizeof(label)};
+        assert_int_equal(hf_table_apply(&f->table, &command, &result), HF_OK);
+        command = hf_test_cancel(result.session, "k", 1);
+        for (command.sequence = 1; command.sequence <= 200; command.sequence++)
+            assert_int_equal(hf_table_apply(&f->table, &command, &result),
+                             HF_OK);
+        command.done = command.sequence;
+        assert_int_equal(hf_table_apply(&f->table, &command, &result), HF_OK);
+    }
+    assert_true(hf_alloc_bytes() - bytes < 1024L * IDLE);
+    print_message("# %ld bytes for an idle session\n",
+                  (hf_alloc_bytes() - bytes) / IDLE);
 }
 
 static void window_has_a_limit(void **state)
@@ -1233,9 +1438,18 @@ int main(void)
         CASE(waiter_that_nobody_takes_is_freed),
         CASE(taken_waiters_leave_no_trace),
         CASE(event_indexes_increase_by_one),
+        CASE(version_is_never_lowered),
+        CASE(snapshot_has_the_version_of_its_table),
+        CASE(lookup_returns_the_state_of_a_claim),
+        CASE(lookup_tells_nothing_without_the_nonce),
         CASE(queue_has_a_limit),
         CASE(table_has_a_limit),
         CASE(sessions_have_a_limit),
+        CASE(repeated_open_returns_the_same_session),
+        CASE(repeated_open_succeeds_at_the_limit),
+        CASE(secret_of_a_closed_session_is_forgotten),
+        CASE(close_is_void_after_a_later_command),
+        CASE(idle_session_costs_less_than_a_kibibyte),
         CASE(window_has_a_limit),
         CASE(invalid_command_aborts),
         CASE(million_keys_in_turn_leave_no_memory),

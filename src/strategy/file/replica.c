@@ -125,10 +125,10 @@ static enum hf_err load_snapshot(struct hf_replica *replica,
         err = decode_snapshot(store, bytes);
     else
         store->table.token = replica->arena->first_token;
-    if (err == HF_EPROTO)
-        return set_damaged(replica, "its snapshot is damaged");
-    if (err)
+    if (err == HF_ENOMEM)
         return err;
+    if (err)
+        return set_damaged(replica, "its snapshot is damaged");
     replica->position = position;
     replica->snapshot_size = bytes.size;
     replica->stale = false;
@@ -208,8 +208,7 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
         hf_command_decode(&command, entry.data, entry.size))
         return set_damaged(replica, "its log is damaged");
     replica->updated = true;
-    hf_store_run(&replica->store, stamp, &command, &result);
-    if (result.err == HF_ENOMEM)
+    if (hf_store_run(&replica->store, stamp, &command, &result))
         return HF_ENOMEM;
     grow_snapshot_size(replica, &command);
     replica->position = position;
@@ -357,7 +356,7 @@ static enum hf_err write_log_entry(struct hf_replica *replica, hf_time now,
 
     buf->size = 0;
     buf->failed = false;
-    hf_command_encode(command, buf);
+    hf_command_encode(command, replica->store.table.version, buf);
     if (buf->failed)
         return HF_ENOMEM;
     entry = (struct hf_bytes){buf->data, buf->size};
@@ -381,8 +380,7 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
         *result = (struct hf_result){.err = err};
         return;
     }
-    hf_store_run(&replica->store, now, command, result);
-    if (result->err == HF_ENOMEM) {
+    if (hf_store_run(&replica->store, now, command, result)) {
         hf_arena_discard(replica->arena);
         return;
     }
