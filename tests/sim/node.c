@@ -213,6 +213,18 @@ static void check_entries(struct sim_node *node)
     node->unchecked = node->engine.log.last + 1;
 }
 
+/* Nothing else goes out, so tell followers what is committed. */
+static void tell_commits(struct sim_node *node)
+{
+    struct hf_message message;
+
+    for (size_t i = 0; i < node->members.count; i++) {
+        if (hf_engine_tell_commit(&node->engine, node->members.voters[i],
+                                  &message))
+            sim_node_send(node, &message, node->engine.hard_state_write);
+    }
+}
+
 static void obey_update(struct sim_node *node,
                         const struct hf_engine_update *update)
 {
@@ -228,6 +240,7 @@ static void obey_update(struct sim_node *node,
         node->is_sending[update->snapshot_peers[i] - 1] = true;
     if (update->snapshot_peer_count > 0)
         repeat_snapshots(node);
+    tell_commits(node);
     sim_node_send_outbox(node);
     follow_role(node, update);
     if (update->changes & HF_ENGINE_RESTORE) {
