@@ -68,10 +68,10 @@ static void decode_voter(struct hf_reader *reader, uint64_t *id)
 
     *id = hf_reader_u64(reader);
     address = format_address(*id, text);
-    for (size_t i = 0; i <= strlen(address); i++) {
-        if (hf_reader_u8(reader) != (uint8_t)address[i])
+    do {
+        if (hf_reader_u8(reader) != (uint8_t)*address)
             reader->failed = true;
-    }
+    } while (*address++ != '\0');
     if (hf_reader_u8(reader) != VOTER)
         reader->failed = true;
 }

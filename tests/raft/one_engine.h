@@ -5,10 +5,8 @@
 #include "lib/runner.h"
 #include "raft/engine.h"
 
-enum {
-    ELECTION_MS = 300,
-    HEARTBEAT_MS = 50,
-};
+#define ELECTION_MS 300u
+#define HEARTBEAT_MS 50u
 
 /* The node under test has the id 1; the others are 2, 3, ... */
 struct one {

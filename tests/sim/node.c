@@ -10,26 +10,35 @@
 
 static void free_outgoing(struct sim_outgoing *outgoing)
 {
-    hf_dlist_remove(&outgoing->link);
     hf_buf_fini(&outgoing->frame);
     free(outgoing);
 }
 
-/* Send what waits for writes that are durable, in order. */
+/* Remove the first frame of the outbox whose write is durable, if the next frame
+ * is one. */
+static struct sim_outgoing *take_outgoing(struct sim_node *node,
+                                          uint64_t durable)
+{
+    struct hf_dlist *link = hf_dlist_first(&node->outbox);
+
+    if (!link || HF_CONTAINER(link, struct sim_outgoing, link)->after > durable)
+        return NULL;
+    return HF_CONTAINER(hf_dlist_take(&node->outbox), struct sim_outgoing,
+                        link);
+}
+
 void sim_node_send_outbox(struct sim_node *node)
 {
-    while (!hf_dlist_is_empty(&node->outbox)) {
-        struct sim_outgoing *first =
-            HF_CONTAINER(node->outbox.next, struct sim_outgoing, link);
+    struct sim_outgoing *outgoing;
 
-        if (first->after > node->durable_write)
-            return;
-        if (first->vote_term > 0)
-            sim_checks_vote(node->checks, node, first->vote_term,
-                            first->to + 1);
-        sim_network_send(node->network, node->number, first->to,
-                         first->frame.data, first->frame.size);
-        free_outgoing(first);
+    for (outgoing = take_outgoing(node, node->durable_write); outgoing;
+         outgoing = take_outgoing(node, node->durable_write)) {
+        if (outgoing->vote_term > 0)
+            sim_checks_vote(node->checks, node, outgoing->vote_term,
+                            outgoing->to + 1);
+        sim_network_send(node->network, node->number, outgoing->to,
+                         outgoing->frame.data, outgoing->frame.size);
+        free_outgoing(outgoing);
     }
 }
 
@@ -441,9 +450,11 @@ void sim_node_start(struct sim_node *node)
 
 static void drop_outbox(struct sim_node *node)
 {
-    while (!hf_dlist_is_empty(&node->outbox))
-        free_outgoing(
-            HF_CONTAINER(node->outbox.next, struct sim_outgoing, link));
+    struct sim_outgoing *outgoing;
+
+    for (outgoing = take_outgoing(node, UINT64_MAX); outgoing;
+         outgoing = take_outgoing(node, UINT64_MAX))
+        free_outgoing(outgoing);
 }
 
 static void stop_node(struct sim_node *node)
