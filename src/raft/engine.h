@@ -137,8 +137,10 @@ struct hf_engine {
     bool installing;
     bool started;
     bool failed;
-    const char *failure;       /* why, if it has failed */
-    struct hf_batch *arriving; /* entries that a step may append */
+    const char *failure; /* why, if it has failed */
+    uint64_t
+        told[HF_RAFT_VOTERS_MAX]; /* commit index that was sent, by voter */
+    struct hf_batch *arriving;    /* entries that a step may append */
     struct raft_entry *library_entries;
     size_t library_capacity;
     struct hf_message *messages;
@@ -186,5 +188,13 @@ bool hf_engine_can_read(const struct hf_engine *engine);
 
 /* Up to which index `peer` has acknowledged entries; 0 if this is no leader. */
 uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
+
+/* Tell `peer` the commit index, by an append without entries. A follower learns
+ * it with the next append, which is a heartbeat later if there are no commands;
+ * so call this for each peer when nothing else is to be sent to it. Returns
+ * false if the peer was told already, or lacks entries. `*message` is to be sent
+ * like those of an update. */
+bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
+                           struct hf_message *message);
 
 #endif

@@ -94,6 +94,8 @@ static enum hf_err receive_append(struct hf_engine *engine,
     if (append.count > 0) {
         err = hf_engine_prepare_entries(engine, append.entries, append.count,
                                         true);
+        if (!err && !hf_entries_has_room(&engine->log, engine->arriving))
+            err = HF_ELIMIT; /* the leader sends it again */
         batch = err ? NULL : raft_malloc(1);
         if (!batch)
             return err ? err : HF_ENOMEM;
@@ -278,8 +280,11 @@ static enum hf_err step_snapshot(struct hf_engine *engine,
     enum hf_err err;
 
     hf_buf_raw(&bytes, snapshot.members.data, snapshot.members.size);
-    if (bytes.failed)
-        return hf_engine_fail(engine, "no memory for a snapshot");
+    if (bytes.failed) {
+        raft_configuration_close(&message->install_snapshot.conf);
+        raft_free(message->install_snapshot.data.base);
+        return HF_ENOMEM;
+    }
     err = hf_engine_step_library(engine, &step, update);
     if (err || !(update->changes & HF_ENGINE_INSTALL)) {
         hf_buf_fini(&bytes);

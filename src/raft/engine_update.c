@@ -58,7 +58,7 @@ enum hf_err hf_engine_prepare_entries(struct hf_engine *engine,
     engine->arriving = hf_batch_new(entries, count);
     if (!engine->arriving)
         return HF_ENOMEM;
-    return hf_entries_reserve(&engine->log, engine->arriving);
+    return hf_entries_reserve(&engine->log);
 }
 
 /* The library's own no-op. Its buffer is ours to free. */
@@ -109,6 +109,9 @@ enum hf_err hf_engine_submit(struct hf_engine *engine,
     struct raft_event event = {.type = RAFT_SUBMIT, .time = (raft_time)now};
     enum hf_err err = hf_engine_prepare_entries(engine, entries, count, true);
 
+    if (!err && entries[0].kind == HF_ENTRY_COMMAND &&
+        !hf_entries_has_room(&engine->log, engine->arriving))
+        err = HF_ELIMIT;
     if (err)
         return err;
     event.submit.entries = engine->library_entries;
@@ -376,6 +379,49 @@ static enum hf_err fill_messages(struct hf_engine *engine)
     return HF_OK;
 }
 
+static uint64_t *find_told(struct hf_engine *engine, uint64_t peer)
+{
+    for (size_t i = 0; i < engine->members.count; i++) {
+        if (engine->members.voters[i] == peer)
+            return &engine->told[i];
+    }
+    return NULL;
+}
+
+static void note_told(struct hf_engine *engine)
+{
+    for (size_t i = 0; i < engine->message_count; i++) {
+        const struct hf_message *message = &engine->messages[i];
+        uint64_t *told = message->kind == HF_MESSAGE_APPEND
+                             ? find_told(engine, message->peer)
+                             : NULL;
+
+        if (told && *told < message->append.commit)
+            *told = message->append.commit;
+    }
+}
+
+bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
+                           struct hf_message *message)
+{
+    uint64_t *told = find_told(engine, peer);
+    uint64_t match = hf_engine_match(engine, peer);
+
+    if (!told || peer == engine->config.id || *told >= engine->commit ||
+        match < engine->commit || hf_entries_term(&engine->log, match) == 0)
+        return false;
+    *message = (struct hf_message){
+        .kind = HF_MESSAGE_APPEND,
+        .peer = peer,
+        .term = hf_engine_term(engine),
+        .append = {.prev_index = match,
+                   .prev_term = hf_entries_term(&engine->log, match),
+                   .commit = engine->commit},
+    };
+    *told = engine->commit;
+    return true;
+}
+
 /* While a snapshot is being installed, the library may report its index as
  * committed, although the state is not there yet. */
 static void report_commit(struct hf_engine *engine,
@@ -399,11 +445,14 @@ enum hf_err hf_engine_finish(struct hf_engine *engine, hf_time now,
     enum hf_engine_role role = hf_engine_role(engine);
     bool elected = role == HF_ENGINE_LEADER && engine->role != role;
 
+    if (elected)
+        memset(engine->told, 0, sizeof(engine->told));
     if (elected && !(update->changes & HF_ENGINE_ENTRIES) &&
         submit_barrier(engine, now, update))
         return HF_ESYSTEM;
     if (fill_messages(engine))
         return HF_ESYSTEM;
+    note_told(engine);
     number_write(engine, update);
     report_commit(engine, update);
     update->role = role;

@@ -99,13 +99,16 @@ void hf_entries_fini(struct hf_entries *log)
     *log = (struct hf_entries){0};
 }
 
-enum hf_err hf_entries_reserve(struct hf_entries *log,
-                               const struct hf_batch *batch)
+bool hf_entries_has_room(const struct hf_entries *log,
+                         const struct hf_batch *batch)
 {
     size_t max = log->bytes_max > 0 ? log->bytes_max : HF_RAFT_LOG_BYTES;
 
-    if (batch->size > max || log->bytes > max - batch->size)
-        return HF_ELIMIT;
+    return batch->size <= max && log->bytes <= max - batch->size;
+}
+
+enum hf_err hf_entries_reserve(struct hf_entries *log)
+{
     return log->count == log->capacity ? grow_ring(log) : HF_OK;
 }
 
@@ -129,8 +132,10 @@ enum hf_err hf_entries_append(struct hf_entries *log,
                               const struct hf_entry *entries, size_t count)
 {
     struct hf_batch *batch = hf_batch_new(entries, count);
-    enum hf_err err = batch ? hf_entries_reserve(log, batch) : HF_ENOMEM;
+    enum hf_err err = batch ? hf_entries_reserve(log) : HF_ENOMEM;
 
+    if (!err && !hf_entries_has_room(log, batch))
+        err = HF_ELIMIT;
     if (err) {
         hf_batch_free(batch);
         return err;

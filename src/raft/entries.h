@@ -10,6 +10,7 @@
 #ifndef HF_RAFT_ENTRIES_H
 #define HF_RAFT_ENTRIES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/bytes.h"
@@ -54,16 +55,18 @@ struct hf_entries {
 /* A zeroed struct is an empty log. */
 void hf_entries_fini(struct hf_entries *log);
 
-/* Ensure that hf_entries_attach() can add `batch`. Returns HF_ELIMIT if the log
- * would exceed its limit. */
-enum hf_err hf_entries_reserve(struct hf_entries *log,
-                               const struct hf_batch *batch);
+/* Whether the log may grow by `batch`, given its limit. */
+bool hf_entries_has_room(const struct hf_entries *log,
+                         const struct hf_batch *batch);
+
+/* Ensure that hf_entries_attach() can add one batch. */
+enum hf_err hf_entries_reserve(struct hf_entries *log);
 
 /* Append the entries of `batch` from number `skip` on. Takes the batch. */
 void hf_entries_attach(struct hf_entries *log, struct hf_batch *batch,
                        size_t skip);
 
-/* Append copies. On an error the log is unchanged. */
+/* Append copies. On HF_ELIMIT and HF_ENOMEM the log is unchanged. */
 enum hf_err hf_entries_append(struct hf_entries *log,
                               const struct hf_entry *entries, size_t count);
 

@@ -12,11 +12,8 @@
 #include "raft/engine.h"
 #include "raft/writes.h"
 
-#if !defined(RAFT_VERSION_NUMBER) || RAFT_VERSION_NUMBER < 2200 ||             \
-    RAFT_VERSION_NUMBER >= 2300
-#error "libraft must be of version 0.22"
-#endif
-
+_Static_assert(RAFT_VERSION_NUMBER >= 2200 && RAFT_VERSION_NUMBER < 2300,
+               "libraft must be of version 0.22");
 _Static_assert((int)HF_ENTRY_COMMAND == (int)RAFT_COMMAND, "kinds differ");
 _Static_assert((int)HF_ENTRY_BARRIER == (int)RAFT_BARRIER, "kinds differ");
 _Static_assert((int)HF_ENTRY_CHANGE == (int)RAFT_CHANGE, "kinds differ");

@@ -1,9 +1,9 @@
 #include "raft/membership.h"
 
-#define FORMAT 1    /* of libraft's configuration */
-#define VOTER 1     /* RAFT_VOTER */
-#define ALIGNMENT 8 /* the library pads with zeros */
-#define DIGITS_MAX 20
+#define FORMAT 1       /* of libraft's configuration */
+#define VOTER 1        /* RAFT_VOTER */
+#define ALIGNMENT 8    /* the library pads with zeros */
+#define ADDRESS_MAX 21 /* digits of an id, and a terminating 0 */
 
 bool hf_membership_is_valid(const struct hf_membership *members)
 {
@@ -28,18 +28,18 @@ bool hf_membership_has(const struct hf_membership *members, uint64_t id)
     return false;
 }
 
-/* The id in decimal, and a terminating 0. */
-static void put_address(struct hf_buf *buf, uint64_t id)
+/* Write the id in decimal and a terminating 0 to the end of `text`. Returns where
+ * it begins. */
+static const char *format_address(uint64_t id, char text[ADDRESS_MAX])
 {
-    char digits[DIGITS_MAX + 1];
-    size_t at = sizeof(digits) - 1;
+    size_t at = ADDRESS_MAX - 1;
 
-    digits[at] = '\0';
+    text[at] = '\0';
     do {
-        digits[--at] = (char)('0' + id % 10);
+        text[--at] = (char)('0' + id % 10);
         id /= 10;
     } while (id > 0);
-    hf_buf_raw(buf, &digits[at], sizeof(digits) - at);
+    return &text[at];
 }
 
 void hf_membership_encode(struct hf_buf *buf,
@@ -50,26 +50,42 @@ void hf_membership_encode(struct hf_buf *buf,
     hf_buf_u8(buf, FORMAT);
     hf_buf_u64(buf, members->count);
     for (size_t i = 0; i < members->count; i++) {
+        char text[ADDRESS_MAX];
+        const char *address = format_address(members->voters[i], text);
+
         hf_buf_u64(buf, members->voters[i]);
-        put_address(buf, members->voters[i]);
+        hf_buf_raw(buf, address, strlen(address) + 1);
         hf_buf_u8(buf, VOTER);
     }
     while ((buf->size - start) % ALIGNMENT > 0 && !buf->failed)
         hf_buf_u8(buf, 0);
 }
 
-/* Encode the members again and compare: nothing else is accepted. */
-static bool is_encoding_of(struct hf_bytes bytes,
-                           const struct hf_membership *members)
+static void decode_voter(struct hf_reader *reader, uint64_t *id)
 {
-    struct hf_buf buf = {0};
-    bool equal;
+    char text[ADDRESS_MAX];
+    const char *address;
 
-    hf_membership_encode(&buf, members);
-    equal = !buf.failed &&
-            hf_bytes_equal(bytes, (struct hf_bytes){buf.data, buf.size});
-    hf_buf_fini(&buf);
-    return equal;
+    *id = hf_reader_u64(reader);
+    address = format_address(*id, text);
+    do {
+        if (hf_reader_u8(reader) != (uint8_t)*address)
+            reader->failed = true;
+    } while (*address++ != '\0');
+    if (hf_reader_u8(reader) != VOTER)
+        reader->failed = true;
+}
+
+/* Only as many zeros as the encoding has. */
+static bool is_padding(struct hf_reader *reader, size_t size)
+{
+    if (size % ALIGNMENT > 0 || reader->size >= ALIGNMENT)
+        return false;
+    while (reader->size > 0) {
+        if (hf_reader_u8(reader) != 0)
+            return false;
+    }
+    return true;
 }
 
 enum hf_err hf_membership_decode(struct hf_bytes bytes,
@@ -77,18 +93,15 @@ enum hf_err hf_membership_decode(struct hf_bytes bytes,
 {
     struct hf_reader reader = {.data = bytes.data, .size = bytes.size};
     struct hf_membership decoded = {0};
-    uint64_t count;
+    uint8_t format = hf_reader_u8(&reader);
+    uint64_t count = hf_reader_u64(&reader);
 
-    (void)hf_reader_u8(&reader);
-    count = hf_reader_u64(&reader);
-    while (decoded.count < count && decoded.count < HF_RAFT_VOTERS_MAX) {
-        decoded.voters[decoded.count++] = hf_reader_u64(&reader);
-        while (hf_reader_u8(&reader) != '\0')
-            ;
-        (void)hf_reader_u8(&reader);
-    }
-    if (decoded.count != count || reader.failed ||
-        !hf_membership_is_valid(&decoded) || !is_encoding_of(bytes, &decoded))
+    if (format != FORMAT || count > HF_RAFT_VOTERS_MAX)
+        return HF_EPROTO;
+    while (decoded.count < count)
+        decode_voter(&reader, &decoded.voters[decoded.count++]);
+    if (reader.failed || !hf_membership_is_valid(&decoded) ||
+        !is_padding(&reader, bytes.size))
         return HF_EPROTO;
     *members = decoded;
     return HF_OK;

@@ -26,6 +26,12 @@ void hf_rounds_lead(struct hf_rounds *rounds, uint64_t term)
     memset(rounds->echoed, 0, sizeof(rounds->echoed));
 }
 
+static struct hf_read *read_at(const struct hf_rounds *rounds, size_t i)
+{
+    HF_ASSERT(rounds->capacity > 0);
+    return &rounds->reads[(rounds->head + i) % rounds->capacity];
+}
+
 static enum hf_err reserve_read(struct hf_rounds *rounds)
 {
     size_t capacity = rounds->capacity > 0 ? rounds->capacity * 2 : 16;
@@ -39,7 +45,7 @@ static enum hf_err reserve_read(struct hf_rounds *rounds)
     if (!reads)
         return HF_ENOMEM;
     for (size_t i = 0; i < rounds->count; i++)
-        reads[i] = rounds->reads[(rounds->head + i) % rounds->capacity];
+        reads[i] = *read_at(rounds, i);
     free(rounds->reads);
     rounds->reads = reads;
     rounds->head = 0;
@@ -56,7 +62,7 @@ enum hf_err hf_rounds_add(struct hf_rounds *rounds, uint64_t commit,
 
     if (err)
         return err;
-    rounds->reads[(rounds->head + rounds->count) % rounds->capacity] =
+    *read_at(rounds, rounds->count) =
         (struct hf_read){rounds->number + 1, commit, tag};
     rounds->count++;
     rounds->wanted = true;
@@ -104,7 +110,7 @@ bool hf_rounds_take(struct hf_rounds *rounds, uint64_t applied,
 
     if (rounds->count == 0)
         return false;
-    first = &rounds->reads[rounds->head];
+    first = read_at(rounds, 0);
     if (first->index > applied || !is_echoed(rounds, first->round))
         return false;
     *read = *first;

@@ -13,6 +13,7 @@ void hf_writes_fini(struct hf_writes *writes)
 
 static struct hf_write *write_at(const struct hf_writes *writes, size_t i)
 {
+    HF_ASSERT(writes->capacity > 0);
     return &writes->ring[(writes->head + i) % writes->capacity];
 }
 

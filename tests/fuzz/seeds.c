@@ -10,6 +10,8 @@
 #include "base/random.h"
 #include "core/snapshot.h"
 #include "lib/pair.h"
+#include "raft/membership.h"
+#include "raft/message.h"
 
 static const char *folder;
 
@@ -172,6 +174,35 @@ static void write_tables(void)
     }
 }
 
+static void write_raft_messages(void)
+{
+    static const struct hf_entry entries[] = {
+        {3, HF_ENTRY_COMMAND, {"abc", 3}},
+        {4, HF_ENTRY_BARRIER, {NULL, 0}},
+    };
+    struct hf_membership members = {{1, 2, 300}, 3};
+    struct hf_buf buf = {0};
+    int number = 0;
+
+    for (int kind = HF_MESSAGE_HELLO; kind <= HF_MESSAGE_LEADER_LOST; kind++) {
+        struct hf_message message = {
+            .kind = (enum hf_message_kind)kind,
+            .term = 5,
+            .version = 2,
+        };
+
+        if (message.kind == HF_MESSAGE_APPEND)
+            message.append = (struct hf_message_append){7, 3, 6, entries, 2};
+        buf.size = 0;
+        hf_message_encode(&buf, &message);
+        write_numbered("fuzz_raft_message", number++, buf.data, buf.size);
+    }
+    buf.size = 0;
+    hf_membership_encode(&buf, &members);
+    write_numbered("fuzz_raft_message", number, buf.data, buf.size);
+    hf_buf_fini(&buf);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -182,5 +213,6 @@ int main(int argc, char **argv)
     write_commands();
     write_urls();
     write_tables();
+    write_raft_messages();
     return 0;
 }

@@ -2,15 +2,11 @@
 #ifndef HF_TESTS_RAFT_ONE_ENGINE_H
 #define HF_TESTS_RAFT_ONE_ENGINE_H
 
-#include <stdlib.h>
-
 #include "lib/runner.h"
 #include "raft/engine.h"
 
-enum {
-    ELECTION_MS = 300,
-    HEARTBEAT_MS = 50,
-};
+#define ELECTION_MS 300u
+#define HEARTBEAT_MS 50u
 
 /* The node under test has the id 1; the others are 2, 3, ... */
 struct one {
@@ -134,19 +130,16 @@ static inline enum hf_err one_append(struct one *one, uint64_t leader,
                                      uint64_t prev_term, uint32_t count,
                                      uint64_t commit)
 {
-    struct hf_entry *entries = calloc(count + 1, sizeof(*entries));
-    enum hf_err err;
+    struct hf_entry entries[64];
 
-    assert_non_null(entries);
+    assert_true(count <= 64);
     for (uint32_t i = 0; i < count; i++)
         entries[i] = (struct hf_entry){term, HF_ENTRY_COMMAND, {"xyz", 3}};
-    err = one_receive(one, leader,
-                      (struct hf_message){.kind = HF_MESSAGE_APPEND,
-                                          .term = term,
-                                          .append = {prev_index, prev_term,
-                                                     commit, entries, count}});
-    free(entries);
-    return err;
+    return one_receive(one, leader,
+                       (struct hf_message){.kind = HF_MESSAGE_APPEND,
+                                           .term = term,
+                                           .append = {prev_index, prev_term,
+                                                      commit, entries, count}});
 }
 
 /* The first message of this kind in the last update. */

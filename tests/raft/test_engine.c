@@ -1,5 +1,8 @@
 /* The engine, one step at a time: what it asks to store and to send. */
+#include <stdlib.h>
+
 #include "base/limits.h"
+#include "lib/alloc.h"
 #include "raft/one_engine.h"
 
 /* ---- Start --------------------------------------------------------------*/
@@ -16,7 +19,7 @@ static void new_voter_waits_for_its_timeout(void **state)
     assert_int_equal(one.update.commit, 1); /* the members */
     assert_int_equal(one.update.write, 0);
     assert_true(one.update.timeout >= one.now + ELECTION_MS);
-    assert_true(one.update.timeout <= one.now + 2 * ELECTION_MS);
+    assert_true(one.update.timeout <= one.now + ELECTION_MS + ELECTION_MS);
     one_fini(&one);
 }
 
@@ -175,6 +178,46 @@ static void a_command_is_committed_by_a_majority(void **state)
     assert_int_equal(one.update.commit, 2); /* our own copy is not durable */
     one_persist(&one);
     assert_int_equal(one.update.commit, 5);
+    one_fini(&one);
+}
+
+static void an_idle_follower_is_told_what_is_committed(void **state)
+{
+    struct hf_message message;
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one_elect(&one);
+    one_persist(&one);
+    acknowledge(&one, 2, 2);
+    assert_false(hf_engine_tell_commit(&one.engine, 3, &message));
+    assert_false(hf_engine_tell_commit(&one.engine, 1, &message));
+    assert_true(hf_engine_tell_commit(&one.engine, 2, &message));
+    assert_int_equal(message.peer, 2);
+    assert_int_equal(message.append.prev_index, 2);
+    assert_int_equal(message.append.prev_term, 2);
+    assert_int_equal(message.append.commit, 2);
+    assert_int_equal(message.append.count, 0);
+    assert_false(hf_engine_tell_commit(&one.engine, 2, &message));
+    one_fini(&one);
+}
+
+static void a_full_log_does_not_prevent_an_election(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one.engine.log.bytes_max = 1;
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 1, 1), HF_ELIMIT);
+    assert_int_equal(one.engine.log.last, 1);
+    one_elect(&one);
+    assert_int_equal(one.engine.log.last, 2);
     one_fini(&one);
 }
 
@@ -403,6 +446,8 @@ static enum hf_err receive_snapshot(struct one *one, uint64_t index,
     enum hf_err err;
 
     hf_membership_encode(&members, &voters);
+    if (members.failed)
+        return HF_ENOMEM;
     event.received.from = 2;
     event.received.term = term;
     event.received.snapshot = (struct hf_engine_snapshot){
@@ -528,6 +573,70 @@ static void a_leader_that_is_heard_again_is_not_replaced(void **state)
     one_fini(&one);
 }
 
+/* ---- Memory -------------------------------------------------------------*/
+
+/* Elect the node, commit a command, follow another leader and install a
+ * snapshot, until a step fails. The state of an engine whose step returned
+ * HF_ENOMEM is unchanged, so the step is repeated. */
+static bool run_life(struct one *one)
+{
+    struct hf_bytes command = {"abc", 3};
+    struct hf_engine_event events[] = {
+        {.kind = HF_ENGINE_SUBMIT, .submit = {&command, 1}},
+        {.kind = HF_ENGINE_PERSISTED, .write = 3},
+        {.kind = HF_ENGINE_SUBMIT, .submit = {&command, 1}},
+    };
+
+    for (size_t i = 0; i < HF_TEST_COUNT(events); i++) {
+        enum hf_err err = one_step(one, events[i]);
+
+        if (err == HF_ENOMEM)
+            err = one_step(one, events[i]);
+        if (err)
+            return false;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        enum hf_err err = one_append(one, 2, 3, 1, 1, 2, 1);
+
+        if (err && err != HF_ENOMEM)
+            return false;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        enum hf_err err = receive_snapshot(one, 20, 3);
+
+        assert_true(err == HF_OK || err == HF_ENOMEM || err == HF_EBUSY ||
+                    err == HF_ESYSTEM);
+        if (err == HF_ESYSTEM)
+            return false;
+    }
+    one_persist(one);
+    return one->engine.snapshot.index == 20;
+}
+
+static void each_failed_allocation_is_survived_or_stops_the_engine(void **state)
+{
+    bool failed = true;
+
+    (void)state;
+    for (unsigned long nth = 1; failed; nth++) {
+        long blocks = hf_alloc_blocks();
+        struct one one;
+        bool completed;
+
+        one_init(&one, 3);
+        one_load_first(&one);
+        one_start(&one);
+        one_elect(&one);
+        hf_alloc_fail(nth, 1);
+        completed = run_life(&one);
+        failed = hf_alloc_failed();
+        assert_true(completed || one.engine.failed);
+        assert_true(failed || completed);
+        one_fini(&one);
+        assert_int_equal(hf_alloc_blocks(), blocks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -539,6 +648,8 @@ int main(void)
         cmocka_unit_test(a_new_leader_appends_a_no_op),
         cmocka_unit_test(a_no_op_with_uncommitted_entries_is_appended_once),
         cmocka_unit_test(a_command_is_committed_by_a_majority),
+        cmocka_unit_test(an_idle_follower_is_told_what_is_committed),
+        cmocka_unit_test(a_full_log_does_not_prevent_an_election),
         cmocka_unit_test(entries_of_earlier_terms_are_not_committed_alone),
         cmocka_unit_test(a_follower_refuses_commands),
         cmocka_unit_test(large_messages_are_split),
@@ -554,6 +665,8 @@ int main(void)
         cmocka_unit_test(leadership_is_transferred_to_a_complete_peer_only),
         cmocka_unit_test(a_lost_leader_is_replaced_after_the_flush),
         cmocka_unit_test(a_leader_that_is_heard_again_is_not_replaced),
+        cmocka_unit_test(
+            each_failed_allocation_is_survived_or_stops_the_engine),
     };
 
     return hf_test_main("engine", cases, HF_TEST_COUNT(cases), 0);

@@ -105,7 +105,7 @@ static void a_part_of_a_batch_is_attached(void **state)
 
     (void)state;
     append(&log, 1, 1);
-    assert_int_equal(hf_entries_reserve(&log, batch), HF_OK);
+    assert_int_equal(hf_entries_reserve(&log), HF_OK);
     hf_entries_attach(&log, batch, 1);
     assert_int_equal(log.last, 3);
     assert_memory_equal(hf_entries_find(&log, 2)->data.data, "b", 1);

@@ -178,6 +178,8 @@ static void the_most_complete_log_stands_for_election(void **state)
     hf_lost_report(&lost, 2, 5, 4, 12);
     hf_lost_report(&lost, 3, 5, 5, 10);
     assert_false(hf_lost_elects(&lost, 5)); /* node 3 has a later term */
+    hf_lost_report(&lost, 2, 5, 5, 9);
+    assert_false(hf_lost_elects(&lost, 5)); /* and a longer log */
     hf_lost_report(&lost, 2, 5, 5, 11);
     assert_true(hf_lost_elects(&lost, 5));
     hf_lost_report(&lost, 3, 5, 5, 11);

@@ -258,11 +258,15 @@ static void draw_odds(struct sim_cluster *cluster)
     };
 }
 
+/* Some flushes take longer than an election, so that entries are replaced before
+ * they are durable. */
 static void draw_disk(struct sim_cluster *cluster)
 {
+    uint32_t slow_ms = draw_chance(cluster, 30) ? 1000 : 120;
+
     for (unsigned i = 0; i < cluster->count; i++)
         cluster->nodes[i].storage.flush_ms =
-            draw_chance(cluster, 50) ? 2 : 1 + draw_below(cluster, 120);
+            draw_chance(cluster, 50) ? 2 : 1 + draw_below(cluster, slow_ms);
 }
 
 static void inject_fault(struct sim_cluster *cluster)

@@ -28,10 +28,18 @@ static void free_frame(struct frame *frame)
     free(frame);
 }
 
+static struct frame *take_frame(struct sim_network *network)
+{
+    struct hf_dlist *link = hf_dlist_take(&network->flying);
+
+    return link ? HF_CONTAINER(link, struct frame, link) : NULL;
+}
+
 void sim_network_fini(struct sim_network *network)
 {
-    while (!hf_dlist_is_empty(&network->flying))
-        free_frame(HF_CONTAINER(network->flying.next, struct frame, link));
+    for (struct frame *frame = take_frame(network); frame;
+         frame = take_frame(network))
+        free_frame(frame);
 }
 
 static void on_arrival(struct sim_event *event)

@@ -10,26 +10,35 @@
 
 static void free_outgoing(struct sim_outgoing *outgoing)
 {
-    hf_dlist_remove(&outgoing->link);
     hf_buf_fini(&outgoing->frame);
     free(outgoing);
 }
 
-/* Send what waits for writes that are durable, in order. */
+/* Remove the first frame of the outbox whose write is durable, if the next frame
+ * is one. */
+static struct sim_outgoing *take_outgoing(struct sim_node *node,
+                                          uint64_t durable)
+{
+    struct hf_dlist *link = hf_dlist_first(&node->outbox);
+
+    if (!link || HF_CONTAINER(link, struct sim_outgoing, link)->after > durable)
+        return NULL;
+    return HF_CONTAINER(hf_dlist_take(&node->outbox), struct sim_outgoing,
+                        link);
+}
+
 void sim_node_send_outbox(struct sim_node *node)
 {
-    while (!hf_dlist_is_empty(&node->outbox)) {
-        struct sim_outgoing *first =
-            HF_CONTAINER(node->outbox.next, struct sim_outgoing, link);
+    struct sim_outgoing *outgoing;
 
-        if (first->after > node->durable_write)
-            return;
-        if (first->vote_term > 0)
-            sim_checks_vote(node->checks, node, first->vote_term,
-                            first->to + 1);
-        sim_network_send(node->network, node->number, first->to,
-                         first->frame.data, first->frame.size);
-        free_outgoing(first);
+    for (outgoing = take_outgoing(node, node->durable_write); outgoing;
+         outgoing = take_outgoing(node, node->durable_write)) {
+        if (outgoing->vote_term > 0)
+            sim_checks_vote(node->checks, node, outgoing->vote_term,
+                            outgoing->to + 1);
+        sim_network_send(node->network, node->number, outgoing->to,
+                         outgoing->frame.data, outgoing->frame.size);
+        free_outgoing(outgoing);
     }
 }
 
@@ -213,6 +222,18 @@ static void check_entries(struct sim_node *node)
     node->unchecked = node->engine.log.last + 1;
 }
 
+/* Nothing else goes out, so tell followers what is committed. */
+static void tell_commits(struct sim_node *node)
+{
+    struct hf_message message;
+
+    for (size_t i = 0; i < node->members.count; i++) {
+        if (hf_engine_tell_commit(&node->engine, node->members.voters[i],
+                                  &message))
+            sim_node_send(node, &message, node->engine.hard_state_write);
+    }
+}
+
 static void obey_update(struct sim_node *node,
                         const struct hf_engine_update *update)
 {
@@ -228,6 +249,7 @@ static void obey_update(struct sim_node *node,
         node->is_sending[update->snapshot_peers[i] - 1] = true;
     if (update->snapshot_peer_count > 0)
         repeat_snapshots(node);
+    tell_commits(node);
     sim_node_send_outbox(node);
     follow_role(node, update);
     if (update->changes & HF_ENGINE_RESTORE) {
@@ -428,9 +450,11 @@ void sim_node_start(struct sim_node *node)
 
 static void drop_outbox(struct sim_node *node)
 {
-    while (!hf_dlist_is_empty(&node->outbox))
-        free_outgoing(
-            HF_CONTAINER(node->outbox.next, struct sim_outgoing, link));
+    struct sim_outgoing *outgoing;
+
+    for (outgoing = take_outgoing(node, UINT64_MAX); outgoing;
+         outgoing = take_outgoing(node, UINT64_MAX))
+        free_outgoing(outgoing);
 }
 
 static void stop_node(struct sim_node *node)

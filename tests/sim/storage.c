@@ -55,16 +55,17 @@ static void apply_write(struct sim_storage *storage, struct sim_write *write)
     }
 }
 
-static void drop_write(struct sim_write *write)
+static void free_write(struct sim_write *write)
 {
-    hf_dlist_remove(&write->link);
     hf_entries_fini(&write->entries);
     free(write);
 }
 
-static struct sim_write *first_write(const struct sim_storage *storage)
+static struct sim_write *take_write(struct sim_storage *storage)
 {
-    return HF_CONTAINER(storage->queue.next, struct sim_write, link);
+    struct hf_dlist *link = hf_dlist_take(&storage->queue);
+
+    return link ? HF_CONTAINER(link, struct sim_write, link) : NULL;
 }
 
 /* ---- Flushes ------------------------------------------------------------*/
@@ -93,12 +94,12 @@ static void on_flushed(struct sim_event *event)
     uint64_t number = 0;
 
     while (storage->flushing > 0) {
-        struct sim_write *write = first_write(storage);
+        struct sim_write *write = take_write(storage);
 
         apply_write(storage, write);
         if (write->number > number)
             number = write->number;
-        drop_write(write);
+        free_write(write);
         storage->flushing--;
     }
     sim_storage_flush(storage);
@@ -119,8 +120,9 @@ void sim_storage_init(struct sim_storage *storage,
 
 static void drop_queue(struct sim_storage *storage)
 {
-    while (!hf_dlist_is_empty(&storage->queue))
-        drop_write(first_write(storage));
+    for (struct sim_write *write = take_write(storage); write;
+         write = take_write(storage))
+        free_write(write);
     storage->flushing = 0;
     sim_schedule_cancel(storage->schedule, &storage->flushed);
 }
@@ -161,15 +163,17 @@ void sim_storage_write_entries(struct sim_storage *storage, uint64_t number,
  * next one. */
 void sim_storage_crash(struct sim_storage *storage)
 {
-    while (!hf_dlist_is_empty(&storage->queue) &&
-           hf_random_below(storage->random, 3) > 0) {
-        apply_write(storage, first_write(storage));
-        drop_write(first_write(storage));
+    struct sim_write *write = take_write(storage);
+
+    while (write && hf_random_below(storage->random, 3) > 0) {
+        apply_write(storage, write);
+        free_write(write);
+        write = take_write(storage);
     }
-    if (!hf_dlist_is_empty(&storage->queue) &&
-        first_write(storage)->kind == SIM_WRITE_ENTRIES)
-        apply_entries(storage, first_write(storage),
-                      hf_random_below(storage->random, 4));
+    if (write && write->kind == SIM_WRITE_ENTRIES)
+        apply_entries(storage, write, hf_random_below(storage->random, 4));
+    if (write)
+        free_write(write);
     drop_queue(storage);
 }
 
