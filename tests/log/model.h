@@ -57,7 +57,7 @@ struct run {
     struct model flushed[MODEL_FLUSHES_MAX]; /* at the start of each flush */
     size_t begun, acked;                     /* flushes; 0: at the start */
     bool is_retry, has_next;
-    bool has_stopped; /* a real node would have */
+    bool has_stopped;                /* a real node would have */
     size_t unflushed;                /* bytes; a batch must not be split */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
