@@ -311,13 +311,13 @@ static void a_base_frees_all_older_segments(void **state)
 
     (void)state;
     assert_true(run_vote(run, 1, 1));
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 100; i++) {
         assert_true(run_append(run, run->now.state.last_index + 1, 1, 300));
         assert_true(run_flush(run));
         assert_true(run_upkeep(run));
     }
     before = hf_wal_segment_count(run->wal);
-    assert_true(before > 4);
+    assert_true(before > 8);
     assert_true(run_install(run, run->now.state.last_index + 1));
     assert_true(run_upkeep(run));
     assert_true(hf_wal_segment_count(run->wal) <= 2 + HF_WAL_SPARES_MAX);
