@@ -115,7 +115,7 @@ static void a_record_that_was_recovered_is_durable(void **state)
     (void)state;
     assert_true(run_vote(run, 1, 2));
     assert_true(run_append(run, 1, 3, 300));
-    run->flushed[++run->begun] = run->now;
+    *run_flushed(run, ++run->begun) = run->now;
     assert_true(hf_wal_flush_begin(run->wal, &flush));
     assert_int_equal(
         hf_disk_write(flush.file, flush.offset, flush.data, flush.size), 0);
@@ -140,7 +140,7 @@ static void fill_segment(struct run *run)
         struct hf_wal_flush flush;
 
         assert_true(run_append(run, index++, 1, 800));
-        run->flushed[++run->begun] = run->now;
+        *run_flushed(run, ++run->begun) = run->now;
         assert_true(hf_wal_flush_begin(run->wal, &flush));
         if (flush.in_next) {
             hf_wal_flush_run(&flush);
@@ -188,7 +188,7 @@ static void a_crash_during_recovery_changes_nothing(void **state)
 
         for (int i = 0; i < 80; i++)
             assert_true(run_step(run));
-        last = run->flushed[run->acked].state.last_index;
+        last = run_flushed(run, run->acked)->state.last_index;
         run_close(run);
         sim_disk_delete(run->sim, "reserve");
         sim_disk_crash(run->sim, SIM_CRASH_ODD, change);
