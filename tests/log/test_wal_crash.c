@@ -117,9 +117,10 @@ static void a_record_that_was_recovered_is_durable(void **state)
     assert_true(run_append(run, 1, 3, 300));
     *run_flushed(run, ++run->begun) = run->now;
     assert_true(hf_wal_flush_begin(run->wal, &flush));
-    assert_int_equal(
-        hf_disk_write(flush.file, flush.offset, flush.data, flush.size), 0);
-    assert_int_equal(hf_wal_flush_end(run->wal, &flush), HF_OK);
+    sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + 2, -EIO, false);
+    hf_wal_flush_run(&flush);
+    assert_int_equal(flush.write_rc, 0);
+    expect_err(hf_wal_flush_end(run->wal, &flush), HF_ESYSTEM);
     run_close(run);
     expect_ok(run_open(run));
     assert_true(run->now.state.last_index == 3);
