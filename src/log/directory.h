@@ -8,8 +8,8 @@
  *     tmp-*                  files that are being made; removed at start
  *
  * A node that has lost its directory must not start as the member that it was:
- * it has forgotten its votes, and could vote twice. So opening never creates
- * anything, and initialising is a step of its own. */
+ * it has forgotten its votes, and could vote twice. So opening creates
+ * nothing but the lock, and initialising is a step of its own. */
 #ifndef HF_LOG_DIRECTORY_H
 #define HF_LOG_DIRECTORY_H
 

@@ -132,13 +132,13 @@ enum hf_err hf_segment_check(const struct hf_disk_file *file,
     if (header.magic != MAGIC)
         return refuse(file, HF_EPROTO, error,
                       "bad header at offset 0: not a log segment");
+    if (header.checksum != compute_checksum(data))
+        return refuse(file, HF_EPROTO, error,
+                      "bad header at offset 0: wrong checksum");
     if (header.version > HF_SEGMENT_VERSION)
         return refuse(file, HF_EUNSUPPORTED, error,
                       "written by a newer version of holdfast: upgrade this "
                       "node first");
-    if (header.checksum != compute_checksum(data))
-        return refuse(file, HF_EPROTO, error,
-                      "bad header at offset 0: wrong checksum");
     if (memcmp(&header.cluster, &identity->cluster, sizeof(header.cluster)) ||
         header.node != identity->node)
         return refuse(file, HF_EINVAL, error,

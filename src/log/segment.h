@@ -7,7 +7,8 @@
  * All have the same size. A file gets its name log-EPOCH only after its header
  * is durable, so a segment with an invalid header is a damaged one. A segment
  * that was in use before contains records of its old epoch, which are not valid
- * in the new one; an epoch is never used twice. */
+ * in the new one; an epoch is never used twice. Other versions keep the first
+ * 68 bytes of the header: magic, version, ..., checksum. */
 #ifndef HF_LOG_SEGMENT_H
 #define HF_LOG_SEGMENT_H
 

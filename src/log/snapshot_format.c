@@ -61,12 +61,11 @@ enum hf_err hf_snapshot_format_decode(
     header->config_index = hf_reader_u64(&reader);
     header->data_size = hf_reader_u64(&reader);
     header->body_sum = hf_reader_u64(&reader);
-    if (magic != MAGIC)
+    if (magic != MAGIC || hf_reader_u64(&reader) != header_sum(from))
         return HF_EPROTO;
     if (header->version > HF_SNAPSHOT_FORMAT_VERSION)
         return HF_EUNSUPPORTED;
-    if (hf_reader_u64(&reader) != header_sum(from) ||
-        header->config_size > HF_SNAPSHOT_CONFIG_MAX ||
+    if (header->config_size > HF_SNAPSHOT_CONFIG_MAX ||
         header->data_size > INT64_MAX / 2)
         return HF_EPROTO;
     return HF_OK;

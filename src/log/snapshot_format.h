@@ -3,7 +3,9 @@
  *      0  header: magic, version, sizes, cluster, index, term, configuration's
  *         index, checksum of the body, checksum of the header; then zeros
  *    512  body: configuration, data
- */
+ *
+ * Other versions keep magic, version and checksum of the header where they
+ * are. */
 #ifndef HF_LOG_SNAPSHOT_FORMAT_H
 #define HF_LOG_SNAPSHOT_FORMAT_H
 

@@ -231,11 +231,25 @@ bool hf_wal_is_pending(const struct hf_wal *wal)
     return !hf_dlist_is_empty(&wal->batches);
 }
 
-/* Fill in the header and the padding of a batch. A batch that could not be
- * written because the disk was full is sealed again: it may start the next
- * segment now. */
-static bool seal_batch(struct hf_wal *wal, struct hf_wal_batch *batch,
-                       uint64_t epoch, size_t *padded)
+/* Add the padding, without counting it: a batch that could not be written
+ * because the disk was full can still grow. False if memory is short. */
+static bool pad_batch(struct hf_wal_batch *batch, size_t *padded)
+{
+    size_t size = batch->buf.size;
+    bool failed;
+
+    hf_record_pad(&batch->buf);
+    *padded = batch->buf.size;
+    failed = batch->buf.failed;
+    batch->buf.size = size;
+    batch->buf.failed = false;
+    return !failed;
+}
+
+/* The header of a batch, without its checksum. */
+static struct hf_record describe_batch(const struct hf_wal *wal,
+                                       const struct hf_wal_batch *batch,
+                                       uint64_t epoch)
 {
     struct hf_record record = {
         .size = (uint32_t)batch->buf.size,
@@ -243,42 +257,33 @@ static bool seal_batch(struct hf_wal *wal, struct hf_wal_batch *batch,
         .previous = wal->previous,
         .state = batch->after,
     };
-    size_t size = batch->buf.size;
 
     record.state.last_index = batch->before.last_index;
     record.state.last_term = batch->before.last_term;
-    hf_record_pad(&batch->buf);
-    *padded = batch->buf.size;
-    batch->buf.size = size;
-    if (batch->buf.failed) {
-        batch->buf.failed = false;
-        return false;
-    }
-    hf_record_seal(batch->buf.data, *padded, &record, &wal->identity.secret);
-    wal->sealed = record.checksum;
-    return true;
+    return record;
 }
 
 bool hf_wal_flush_begin(struct hf_wal *wal, struct hf_wal_flush *flush)
 {
     struct hf_wal_batch *batch = oldest_batch(wal);
     uint64_t epoch = hf_wal_next_epoch(wal) - 1;
-    bool fits;
     size_t padded;
+    bool fits;
 
     if (!batch || wal->flushing || wal->error.code)
         return false;
     fits = hf_record_padded(batch->buf.size) <=
            wal->identity.segment_size - wal->offset;
-    if (!fits && !wal->next)
-        return false;
-    if (!seal_batch(wal, batch, fits ? epoch : epoch + 1, &padded))
+    wal->is_starved = !fits && !wal->next;
+    if (wal->is_starved || !pad_batch(batch, &padded))
         return false;
     *flush = (struct hf_wal_flush){
         .file = fits ? wal->file : wal->next,
         .offset = fits ? wal->offset : HF_SEGMENT_START,
         .data = batch->buf.data,
         .size = padded,
+        .record = describe_batch(wal, batch, fits ? epoch : epoch + 1),
+        .secret = wal->identity.secret,
         .in_next = !fits,
     };
     wal->flushing = true;
@@ -289,6 +294,7 @@ void hf_wal_flush_run(struct hf_wal_flush *flush)
 {
     struct hf_disk_file *file = flush->file;
 
+    hf_record_seal(flush->data, flush->size, &flush->record, &flush->secret);
     flush->write_rc =
         hf_disk_write(file, flush->offset, flush->data, flush->size);
     if (!flush->write_rc)
@@ -315,7 +321,7 @@ static void settle_batch(struct hf_wal *wal, const struct hf_wal_flush *flush)
     if (flush->in_next)
         switch_segment(wal);
     wal->offset = flush->offset + flush->size;
-    wal->previous = wal->sealed;
+    wal->previous = flush->record.checksum;
     wal->durable = batch->after;
     /* A base removes the entries of all segments. */
     for (size_t i = 0; batch->has_base && i < wal->segment_count; i++)

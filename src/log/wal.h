@@ -104,8 +104,10 @@ size_t hf_wal_entry_max(const struct hf_wal *wal);
 struct hf_wal_flush {
     struct hf_disk_file *file;
     uint64_t offset;
-    const uint8_t *data;
+    uint8_t *data;
     size_t size;
+    struct hf_record record; /* hf_wal_flush_run() computes its checksum */
+    struct hf_seed secret;
     bool in_next;          /* this record is the first of the next segment */
     int write_rc, sync_rc; /* results of hf_wal_flush_run() */
 };
@@ -118,7 +120,7 @@ bool hf_wal_is_pending(const struct hf_wal *wal);
  * missing: then upkeep comes first. */
 bool hf_wal_flush_begin(struct hf_wal *wal, struct hf_wal_flush *flush);
 
-/* Write and sync. Any thread. */
+/* Compute the checksum, write and sync. Any thread. */
 void hf_wal_flush_run(struct hf_wal_flush *flush);
 
 /* HF_OK      the batch is durable; see hf_wal_durable()

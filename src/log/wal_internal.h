@@ -47,7 +47,6 @@ struct hf_wal {
     size_t pending_bytes;
     struct hf_log_state appended;
     struct hf_log_state durable;
-    uint64_t sealed; /* checksum of the record that is being flushed */
     bool flushing;
 
     uint64_t compact_to;
@@ -59,6 +58,7 @@ struct hf_wal {
     bool upkeep_runs;
     enum hf_wal_task upkeep_task;
     bool is_low;           /* the last upkeep found the disk full */
+    bool is_starved;       /* the next record waits for the next segment */
     bool is_full;          /* the last flush did */
     struct hf_error error; /* HF_OK: not dead */
 };

@@ -358,11 +358,8 @@ static enum hf_err match_snapshot(struct recovery *recovery, bool *discard)
             ": a snapshot or a segment is missing. Restore it, or replace "
             "this node by a new member.",
             recovery->wal->disk->path, base->index, snapshot->index);
-    if (is_base)
-        *discard = base->term != snapshot->term;
-    else
-        *discard = recovery->state.last_index < snapshot->index ||
-                   recovery->snapshot_term != snapshot->term;
+    *discard =
+        snapshot->term != (is_base ? base->term : recovery->snapshot_term);
     return HF_OK;
 }
 

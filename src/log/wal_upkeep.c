@@ -184,6 +184,7 @@ static void settle_task(struct hf_wal *wal, const struct hf_wal_upkeep *upkeep)
         break;
     case HF_WAL_PREPARE:
         wal->next = upkeep->file;
+        wal->is_starved = false;
         if (*upkeep->from)
             wal->spare_count--;
         break;
@@ -241,12 +242,12 @@ size_t hf_wal_segment_count(const struct hf_wal *wal)
 
 enum hf_wal_space hf_wal_space(const struct hf_wal *wal)
 {
-    if (wal->is_full)
-        return HF_WAL_SPACE_NONE;
     /* Two more segments are allowed, like the two in reserve on a full disk. */
-    if (wal->is_low || wal->segment_count + 2 >= wal->segments_max)
-        return HF_WAL_SPACE_LOW;
-    return HF_WAL_SPACE_OK;
+    bool is_low = wal->is_low || wal->segment_count + 2 >= wal->segments_max;
+
+    if (wal->is_full || (is_low && wal->is_starved))
+        return HF_WAL_SPACE_NONE;
+    return is_low ? HF_WAL_SPACE_LOW : HF_WAL_SPACE_OK;
 }
 
 void hf_wal_reserve(struct hf_wal *wal, uint64_t snapshot_size)

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "core/snapshot.h"
 #include "lib/pair.h"
+#include "log/record.h"
 #include "raft/membership.h"
 #include "raft/message.h"
 
@@ -203,6 +204,53 @@ static void write_raft_messages(void)
     hf_buf_fini(&buf);
 }
 
+/* Add a record for fuzz_log, which fills in the checksum and the chain. */
+static void add_record(struct hf_buf *buf, struct hf_log_state *state,
+                       uint64_t index, size_t count)
+{
+    static const struct hf_seed zero;
+    struct hf_log_entry entries[4];
+    struct hf_buf record = {0};
+    struct hf_record header = {.state = *state};
+
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (struct hf_log_entry){state->term, 1, {"command", i * 2}};
+    hf_record_start(&record);
+    if (count > 0)
+        hf_record_add_entries(&record, index, entries, count);
+    else if (index > 0)
+        hf_record_add_base(&record, index, state->term);
+    header.size = (uint32_t)record.size;
+    hf_record_pad(&record);
+    hf_record_seal(record.data, record.size, &header, &zero);
+    hf_buf_raw(buf, record.data, record.size);
+    hf_buf_fini(&record);
+    if (index > 0) {
+        state->last_index = count > 0 ? index + count - 1 : index;
+        state->last_term = state->term;
+    }
+}
+
+static void write_logs(void)
+{
+    for (int number = 0; number < 8; number++) {
+        struct hf_log_state state = {.term = 1, .vote = (uint64_t)number % 3};
+        struct hf_buf buf = {0};
+
+        for (int i = 0; i < number + 1; i++) {
+            add_record(&buf, &state, state.last_index + 1, 1 + (size_t)i % 4);
+            state.term += (uint64_t)i % 2;
+        }
+        if (number % 2 == 1) {
+            add_record(&buf, &state, state.last_index, 2);
+            add_record(&buf, &state, 0, 0);
+            add_record(&buf, &state, state.last_index + 9, 0);
+        }
+        write_numbered("fuzz_log", number, buf.data, buf.size);
+        hf_buf_fini(&buf);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -214,5 +262,6 @@ int main(int argc, char **argv)
     write_urls();
     write_tables();
     write_raft_messages();
+    write_logs();
     return 0;
 }

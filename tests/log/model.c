@@ -108,6 +108,11 @@ const struct hf_log_identity model_identity = {
     .segment_size = MODEL_SEGMENT_SIZE,
 };
 
+struct model *run_flushed(struct run *run, size_t number)
+{
+    return &run->kept[number % MODEL_KEPT];
+}
+
 enum hf_err run_init(struct run *run)
 {
     struct hf_disk *disk = sim_disk_attach(run->sim);
@@ -203,7 +208,7 @@ static void compare_recovered(struct run *run, const struct model *recovered)
     const char *wrong = "no flush";
 
     for (size_t i = run->acked; i <= run->begun && wrong; i++) {
-        struct model expected = run->flushed[i];
+        struct model expected = *run_flushed(run, i);
 
         model_match_snapshot(&expected, run->snapshot);
         wrong = model_compare(&expected, recovered);
@@ -236,7 +241,7 @@ enum hf_err run_open(struct run *run)
     recovered.state = run->recovered.state;
     compare_recovered(run, &recovered);
     assert_true(run->recovered.base.index == recovered.base.index);
-    run->now = run->flushed[0] = recovered;
+    run->now = *run_flushed(run, 0) = recovered;
     run->begun = run->acked = run->unflushed = 0;
     run->is_retry = run->has_stopped = false;
     hf_wal_reserve(run->wal, 1000);
@@ -308,15 +313,15 @@ static bool append_some(struct run *run)
     return run_append(run, index, count, size);
 }
 
-static void check_durable(const struct run *run)
+static void check_durable(struct run *run)
 {
     struct hf_log_state durable = hf_wal_durable(run->wal);
 
-    assert_true(durable.term == run->flushed[run->acked].state.term);
-    assert_true(durable.vote == run->flushed[run->acked].state.vote);
+    assert_true(durable.term == run_flushed(run, run->acked)->state.term);
+    assert_true(durable.vote == run_flushed(run, run->acked)->state.vote);
     assert_true(durable.last_index <= run->now.state.last_index);
     assert_true(durable.last_index <=
-                run->flushed[run->acked].state.last_index);
+                run_flushed(run, run->acked)->state.last_index);
 }
 
 /* A batch that met a full disk is flushed again. It has grown, unless another
@@ -324,10 +329,10 @@ static void check_durable(const struct run *run)
 static void note_flush(struct run *run)
 {
     if (!run->is_retry) {
-        run->flushed[++run->begun] = run->now;
+        *run_flushed(run, ++run->begun) = run->now;
         run->has_next = false;
     } else if (!run->has_next) {
-        run->flushed[run->begun] = run->now;
+        *run_flushed(run, run->begun) = run->now;
     }
 }
 

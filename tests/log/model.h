@@ -9,7 +9,7 @@
 #include "sim/sim_disk.h"
 
 #define MODEL_ENTRIES_MAX 400
-#define MODEL_FLUSHES_MAX 400
+#define MODEL_KEPT 4 /* models of the last flushes */
 #define MODEL_SEGMENT_SIZE 8192
 
 /* ---- The model ----------------------------------------------------------*/
@@ -53,15 +53,18 @@ struct run {
     struct hf_error error, damaged;
     struct hf_random random;
 
-    struct model now;                        /* all that was appended */
-    struct model flushed[MODEL_FLUSHES_MAX]; /* at the start of each flush */
-    size_t begun, acked;                     /* flushes; 0: at the start */
+    struct model now;              /* all that was appended */
+    struct model kept[MODEL_KEPT]; /* see run_flushed() */
+    size_t begun, acked;           /* flushes; 0: at the start */
     bool is_retry, has_next;
-    bool has_stopped; /* a real node would have */
+    bool has_stopped;                /* a real node would have */
     size_t unflushed;                /* bytes; a batch must not be split */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
 };
+
+/* The log as it was when flush `number` began, for the last few flushes. */
+struct model *run_flushed(struct run *run, size_t number);
 
 /* Initialise a directory on a new disk and open it. */
 struct run *run_new(uint64_t seed);

@@ -115,11 +115,12 @@ static void a_record_that_was_recovered_is_durable(void **state)
     (void)state;
     assert_true(run_vote(run, 1, 2));
     assert_true(run_append(run, 1, 3, 300));
-    run->flushed[++run->begun] = run->now;
+    *run_flushed(run, ++run->begun) = run->now;
     assert_true(hf_wal_flush_begin(run->wal, &flush));
-    assert_int_equal(
-        hf_disk_write(flush.file, flush.offset, flush.data, flush.size), 0);
-    assert_int_equal(hf_wal_flush_end(run->wal, &flush), HF_OK);
+    sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + 2, -EIO, false);
+    hf_wal_flush_run(&flush);
+    assert_int_equal(flush.write_rc, 0);
+    expect_err(hf_wal_flush_end(run->wal, &flush), HF_ESYSTEM);
     run_close(run);
     expect_ok(run_open(run));
     assert_true(run->now.state.last_index == 3);
@@ -140,7 +141,7 @@ static void fill_segment(struct run *run)
         struct hf_wal_flush flush;
 
         assert_true(run_append(run, index++, 1, 800));
-        run->flushed[++run->begun] = run->now;
+        *run_flushed(run, ++run->begun) = run->now;
         assert_true(hf_wal_flush_begin(run->wal, &flush));
         if (flush.in_next) {
             hf_wal_flush_run(&flush);
@@ -188,7 +189,7 @@ static void a_crash_during_recovery_changes_nothing(void **state)
 
         for (int i = 0; i < 80; i++)
             assert_true(run_step(run));
-        last = run->flushed[run->acked].state.last_index;
+        last = run_flushed(run, run->acked)->state.last_index;
         run_close(run);
         sim_disk_delete(run->sim, "reserve");
         sim_disk_crash(run->sim, SIM_CRASH_ODD, change);

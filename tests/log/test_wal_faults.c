@@ -280,7 +280,7 @@ static void the_number_of_segments_is_limited(void **state)
     } while (run_flush(run) && flushes < 300);
     assert_true(flushes < 300);
     assert_true(hf_wal_segment_count(run->wal) <= 6 + 1);
-    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
+    assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_NONE);
     assert_true(run_snapshot(run, 0));
     settle(run);
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
