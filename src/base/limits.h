@@ -53,4 +53,26 @@
 #define HF_RAFT_WRITES_MAX 65536     /* writes that are not durable yet */
 #define HF_RAFT_ROUNDS_MAX 65536     /* reads that wait for a round */
 
+#define HF_NODE_ELECTION_MS 500
+#define HF_NODE_HEARTBEAT_MS 100
+#define HF_NODE_HISTORY_BYTES 16777216  /* events kept for watches */
+#define HF_NODE_SNAPSHOT_BYTES 16777216 /* of log between two snapshots */
+#define HF_NODE_TRAILING 8192           /* entries kept before a snapshot */
+#define HF_NODE_FRAME_MAX 8388608       /* bytes of one frame between nodes */
+#define HF_NODE_FRAME_GOAL 1048576      /* a frame of this size is complete */
+#define HF_NODE_LINKS_MAX 64            /* incoming connections of nodes */
+#define HF_NODE_REQUESTS_MAX 1048576    /* unanswered requests of a node */
+#define HF_NODE_PROPOSALS_MAX 1048576   /* unanswered commands at a leader */
+#define HF_NODE_SUBMIT_MAX 8192         /* commands submitted in one turn */
+#define HF_NODE_SUBMIT_BYTES 4194304    /* and their bytes, roughly */
+#define HF_NODE_PENDING_MAX 67108864    /* bytes of entries not yet durable */
+#define HF_NODE_APPLY_MAX 8192          /* entries applied in one turn */
+#define HF_NODE_EXPIRE_MAX 256          /* EXPIREs proposed in one turn */
+#define HF_NODE_INFLIGHT_MAX 8192       /* entries on the way to one node */
+#define HF_NODE_DETACHED_MS 10000       /* a session without client lives on */
+#define HF_NODE_REPEAT_MS 1000          /* resend what is not answered */
+#define HF_NODE_DISK_RETRY_MS 100       /* between attempts on a full disk */
+#define HF_NODE_SNAPSHOT_PART 262144    /* bytes of a snapshot in a message */
+#define HF_NODE_OUT_MAX 16777216        /* bytes collected for one node */
+
 #endif

@@ -1,0 +1,108 @@
+/* apply.c - apply committed entries, and report what they have done. */
+#include "node/state.h"
+
+/* ---- Grants -------------------------------------------------------------*/
+
+/* The leader sends the grant to the node that has the client. */
+static void push_grant(struct hf_node *node, const struct hf_node_grant *grant)
+{
+    uint64_t origin = hf_sessions_origin(node, grant->session);
+    struct hf_peer *peer = hf_peers_find(node, origin);
+
+    if (origin == node->opts.id)
+        hf_attachments_push(node, grant);
+    if (!peer)
+        return;
+    hf_packet_encode_push(hf_peers_message(node), grant);
+    (void)hf_peers_send(node, peer, HF_PACKET_PUSH);
+}
+
+/* From its applying the LOCK to its submitting the entry that grants the key, by
+ * the clock of the leader that did both. Others may have applied the grant
+ * before this node, but nobody before it was submitted. */
+static int64_t age_of(const struct hf_node *node, uint64_t index, uint64_t term,
+                      hf_time noted)
+{
+    hf_time submitted;
+
+    if (noted == HF_NEVER || term != node->leading_term)
+        return -1;
+    submitted = hf_proposals_submitted_at(node, index);
+    return submitted == HF_NEVER || submitted < noted ? -1 : submitted - noted;
+}
+
+/* A node that does not lead reports a grant, without its age, only if the
+ * leader's report has not arrived. */
+static void report_grants(struct hf_node *node, uint64_t index, uint64_t term)
+{
+    struct hf_node_grant grant;
+    hf_time noted;
+
+    while (hf_node_replica_take_grant(&node->replica, &grant, &noted)) {
+        grant.age_ms = age_of(node, index, term, noted);
+        if (hf_node_leads(node))
+            push_grant(node, &grant);
+        else if (grant.token > node->attachments.pushed)
+            hf_attachments_push(node, &grant);
+    }
+}
+
+/* ---- Entries ------------------------------------------------------------*/
+
+static bool decode_entry(struct hf_node *node, uint64_t index,
+                         const struct hf_entry *entry,
+                         struct hf_command *command)
+{
+    struct hf_error error;
+    enum hf_err err =
+        hf_command_decode(command, entry->data.data, entry->data.size);
+
+    if (!err)
+        return true;
+    (void)hf_error_set(&error, err, "log entry %llu cannot be decoded: %s",
+                       (unsigned long long)index, hf_err_text(err));
+    hf_node_fail(node, &error);
+    return false;
+}
+
+static void apply_command(struct hf_node *node, uint64_t index,
+                          const struct hf_entry *entry)
+{
+    struct hf_command command;
+    struct hf_result result;
+
+    if (!decode_entry(node, index, entry, &command))
+        return;
+    if (hf_node_replica_apply(&node->replica, node->now, &command, &result)) {
+        hf_node_fail_code(node, HF_ENOMEM, "cannot apply a command");
+        return;
+    }
+    hf_sessions_applied(node, &command, &result);
+    report_grants(node, index, entry->term);
+    if (entry->term == node->leading_term)
+        hf_proposals_applied(node, index, &result);
+}
+
+void hf_node_apply(struct hf_node *node)
+{
+    struct hf_node_replica *replica = &node->replica;
+    uint64_t before = replica->applied;
+
+    for (unsigned i = 0; i < HF_NODE_APPLY_MAX &&
+                         replica->applied < node->commit && !node->has_failed;
+         i++) {
+        uint64_t index = replica->applied + 1;
+        const struct hf_entry *entry =
+            hf_entries_find(&node->engine.log, index);
+
+        if (!entry)
+            break; /* a snapshot is being installed */
+        if (entry->kind == HF_ENTRY_COMMAND)
+            apply_command(node, index, entry);
+        replica->applied = index;
+        if (entry->term == node->leading_term)
+            node->in_office = true;
+    }
+    if (replica->applied > before && node->hooks.on_applied)
+        node->hooks.on_applied(node->hooks_arg);
+}

@@ -1,0 +1,142 @@
+#include "node/journal.h"
+
+#include <stdlib.h>
+
+#define CHUNK 64 /* entries that are converted at a time */
+
+void hf_journal_fini(struct hf_journal *journal)
+{
+    hf_wal_close(journal->wal);
+    free(journal->writes);
+    *journal = (struct hf_journal){0};
+}
+
+/* ---- The ring -----------------------------------------------------------*/
+
+static struct hf_journal_write *write_at(const struct hf_journal *journal,
+                                         size_t i)
+{
+    return &journal->writes[(journal->head + i) % journal->capacity];
+}
+
+static enum hf_err reserve_write(struct hf_journal *journal)
+{
+    size_t capacity = journal->capacity > 0 ? journal->capacity * 2 : 16;
+    struct hf_journal_write *writes;
+
+    if (journal->count < journal->capacity)
+        return HF_OK;
+    writes = malloc(capacity * sizeof(*writes));
+    if (!writes)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < journal->count; i++)
+        writes[i] = *write_at(journal, i);
+    free(journal->writes);
+    journal->writes = writes;
+    journal->head = 0;
+    journal->capacity = capacity;
+    return HF_OK;
+}
+
+/* The entries from `first` on are replaced. The log reports at most the index
+ * before them as durable from now on, so earlier writes must not wait for
+ * more. */
+static void replace_from(struct hf_journal *journal, uint64_t first)
+{
+    for (size_t i = journal->count; i-- > 0;) {
+        struct hf_journal_write *write = write_at(journal, i);
+
+        if (write->last < first)
+            break;
+        write->last = first - 1;
+    }
+}
+
+/* ---- Appending ----------------------------------------------------------*/
+
+static enum hf_err store_entries(struct hf_journal *journal,
+                                 const struct hf_entries *log, uint64_t first,
+                                 uint64_t last, size_t *size)
+{
+    struct hf_log_entry chunk[CHUNK];
+    enum hf_err err = HF_OK;
+
+    while (first <= last && !err) {
+        size_t count = 0;
+
+        for (; count < CHUNK && first + count <= last; count++) {
+            const struct hf_entry *entry = hf_entries_find(log, first + count);
+
+            chunk[count] = (struct hf_log_entry){
+                entry->term, (uint8_t)entry->kind, entry->data};
+            *size += entry->data.size;
+        }
+        err = hf_wal_append_entries(journal->wal, first, chunk, count);
+        first += count;
+    }
+    return err;
+}
+
+enum hf_err hf_journal_store(struct hf_journal *journal,
+                             const struct hf_entries *log,
+                             const struct hf_engine_snapshot *snapshot,
+                             const struct hf_engine_update *update)
+{
+    struct hf_journal_write write = {update->write, update->term, update->vote,
+                                     0, 0};
+    enum hf_err err;
+
+    if (update->write == 0)
+        return HF_OK;
+    err = reserve_write(journal);
+    if (!err && (update->changes & HF_ENGINE_HARD_STATE))
+        err = hf_wal_append_state(journal->wal, update->term, update->vote);
+    if (!err && (update->changes & (HF_ENGINE_INSTALL | HF_ENGINE_RESET))) {
+        struct hf_log_snapshot base = {snapshot->index, snapshot->term};
+
+        replace_from(journal, 1);
+        err = hf_wal_append_base(journal->wal, base);
+        write.last = base.index;
+    }
+    if (!err && (update->changes & HF_ENGINE_ENTRIES)) {
+        replace_from(journal, update->first);
+        err = store_entries(journal, log, update->first, update->last,
+                            &write.size);
+        write.last = update->last;
+    }
+    if (err)
+        return err;
+    journal->pending_bytes += write.size;
+    journal->count++;
+    *write_at(journal, journal->count - 1) = write;
+    return HF_OK;
+}
+
+/* ---- Flushes ------------------------------------------------------------*/
+
+/* Term and vote only increase: a term up, a vote from none to one. */
+static bool has_hard_state(const struct hf_log_state *state,
+                           const struct hf_journal_write *write)
+{
+    if (state->term != write->term)
+        return state->term > write->term;
+    return write->vote == 0 || state->vote == write->vote;
+}
+
+bool hf_journal_settle(struct hf_journal *journal)
+{
+    struct hf_log_state state = hf_wal_durable(journal->wal);
+    uint64_t before = journal->durable;
+
+    while (journal->count > 0) {
+        const struct hf_journal_write *write = write_at(journal, 0);
+
+        if (!has_hard_state(&state, write) || state.last_index < write->last)
+            break;
+        journal->durable = write->number;
+        journal->pending_bytes -= write->size;
+        journal->head = (journal->head + 1) % journal->capacity;
+        journal->count--;
+    }
+    return journal->durable > before;
+}

@@ -1,0 +1,112 @@
+/* packet.h - what nodes send to each other besides the engine's messages, as
+ * bytes.
+ *
+ * A connection begins with a HELLO. Then frames follow, each a u32 size, the
+ * numbers of raft/frames, a byte of flags, and messages: a kind, a u32 size and
+ * the bytes of the message. A frame is dropped as a whole if its numbers are
+ * old.
+ *
+ * Decoding is safe for any input. */
+#ifndef HF_NODE_PACKET_H
+#define HF_NODE_PACKET_H
+
+#include "base/buf.h"
+#include "log/identity.h"
+#include "node/attachments.h"
+#include "node/requests.h"
+
+#define HF_PACKET_PROTOCOL 1 /* the only version of this protocol so far */
+
+enum hf_packet_kind {
+    HF_PACKET_RAFT = 1,     /* raft/message */
+    HF_PACKET_FORWARD,      /* a command for the leader */
+    HF_PACKET_REPLY,        /* its outcome */
+    HF_PACKET_READ,         /* ask the leader for an index to read at */
+    HF_PACKET_READ_REPLY,   /* the index */
+    HF_PACKET_ATTACH,       /* sessions whose clients are at the sender */
+    HF_PACKET_DETACH,       /* sessions whose clients have gone */
+    HF_PACKET_PUSH,         /* a grant for a session at the receiver */
+    HF_PACKET_SNAPSHOT,     /* a part of a snapshot file */
+    HF_PACKET_SNAPSHOT_ACK, /* how much of it has arrived */
+    HF_PACKET_KINDS,
+};
+
+enum {
+    HF_PACKET_LOW_SPACE = 1
+}; /* flag: the disk of the sender is full */
+
+struct hf_packet_hello {
+    uint32_t protocol_min, protocol_max;
+    struct hf_log_cluster cluster;
+    uint64_t from, to;
+    uint64_t incarnation;
+    uint32_t version; /* highest table version that the sender knows */
+};
+
+/* HF_ESTATE in an outcome: the receiver does not lead. */
+struct hf_packet_reply {
+    uint64_t number;
+    struct hf_node_outcome outcome;
+};
+
+struct hf_packet_forward {
+    uint64_t number;
+    uint32_t remaining_ms;
+    struct hf_bytes command;
+};
+
+struct hf_packet_read_reply {
+    uint64_t number;
+    bool is_leader;
+    uint64_t index;
+};
+
+struct hf_packet_snapshot {
+    uint64_t term; /* in which the sender leads */
+    uint64_t index, index_term;
+    uint64_t size; /* of the file */
+    uint64_t offset;
+    struct hf_bytes data;
+};
+
+struct hf_packet_snapshot_ack {
+    uint64_t index;
+    uint64_t have;
+};
+
+void hf_packet_encode_hello(struct hf_buf *buf,
+                            const struct hf_packet_hello *hello);
+enum hf_err hf_packet_decode_hello(struct hf_reader *reader,
+                                   struct hf_packet_hello *hello);
+
+void hf_packet_encode_forward(struct hf_buf *buf,
+                              const struct hf_packet_forward *forward);
+enum hf_err hf_packet_decode_forward(struct hf_reader *reader,
+                                     struct hf_packet_forward *forward);
+
+void hf_packet_encode_reply(struct hf_buf *buf,
+                            const struct hf_packet_reply *reply);
+enum hf_err hf_packet_decode_reply(struct hf_reader *reader,
+                                   struct hf_packet_reply *reply);
+
+void hf_packet_encode_read_reply(struct hf_buf *buf,
+                                 const struct hf_packet_read_reply *reply);
+enum hf_err hf_packet_decode_read_reply(struct hf_reader *reader,
+                                        struct hf_packet_read_reply *reply);
+
+void hf_packet_encode_push(struct hf_buf *buf,
+                           const struct hf_node_grant *grant);
+enum hf_err hf_packet_decode_push(struct hf_reader *reader,
+                                  struct hf_node_grant *grant);
+
+void hf_packet_encode_snapshot(struct hf_buf *buf,
+                               const struct hf_packet_snapshot *part);
+enum hf_err hf_packet_decode_snapshot(struct hf_reader *reader,
+                                      struct hf_packet_snapshot *part);
+
+void hf_packet_encode_ack(struct hf_buf *buf,
+                          const struct hf_packet_snapshot_ack *ack);
+enum hf_err hf_packet_decode_ack(struct hf_reader *reader,
+                                 struct hf_packet_snapshot_ack *ack);
+
+#endif

@@ -1,0 +1,403 @@
+#include "node/peers.h"
+
+#include <endian.h>
+
+#include "base/assert.h"
+#include "node/state.h"
+
+#define MESSAGE_HEAD 5 /* kind and size */
+
+/* ---- Peers --------------------------------------------------------------*/
+
+void hf_peers_init(struct hf_node *node)
+{
+    for (size_t i = 0; i < node->opts.member_count; i++) {
+        if (node->members[i].id != node->opts.id)
+            node->peers.list[node->peers.count++].id = node->members[i].id;
+    }
+}
+
+void hf_peers_fini(struct hf_peers *peers)
+{
+    for (size_t i = 0; i < peers->count; i++)
+        hf_buf_fini(&peers->list[i].out);
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX; i++)
+        hf_buf_fini(&peers->links[i].in);
+    hf_buf_fini(&peers->scratch);
+}
+
+struct hf_peer *hf_peers_find(struct hf_node *node, uint64_t id)
+{
+    for (size_t i = 0; i < node->peers.count; i++) {
+        if (node->peers.list[i].id == id)
+            return &node->peers.list[i];
+    }
+    return NULL;
+}
+
+struct hf_peer *hf_peers_leader(struct hf_node *node)
+{
+    struct hf_peer *peer = hf_peers_find(node, node->leader);
+
+    return peer && peer->link != 0 ? peer : NULL;
+}
+
+/* ---- Sending ------------------------------------------------------------*/
+
+static void patch_u32(uint8_t *at, size_t value)
+{
+    uint32_t little = htole32((uint32_t)value);
+
+    memcpy(at, &little, sizeof(little));
+}
+
+static void end_frame(struct hf_peer *peer)
+{
+    if (!peer->has_frame)
+        return;
+    peer->has_frame = false;
+    if (!peer->out.failed)
+        patch_u32(peer->out.data + peer->frame,
+                  peer->out.size - peer->frame - 4);
+}
+
+static void begin_frame(struct hf_node *node, struct hf_peer *peer)
+{
+    bool is_low = hf_wal_space(node->journal.wal) != HF_WAL_SPACE_OK;
+
+    end_frame(peer);
+    peer->has_frame = true;
+    peer->frame = peer->out.size;
+    hf_buf_u32(&peer->out, 0);
+    hf_frames_begin(&peer->frames, node->opts.id, node->incarnation,
+                    &peer->out);
+    hf_buf_u8(&peer->out, is_low ? HF_PACKET_LOW_SPACE : 0);
+}
+
+static void send_bytes(struct hf_node *node, struct hf_peer *peer,
+                       enum hf_packet_kind kind, const void *bytes, size_t size)
+{
+    if (!peer->has_frame ||
+        peer->out.size - peer->frame + size > HF_NODE_FRAME_GOAL)
+        begin_frame(node, peer);
+    hf_buf_u8(&peer->out, (uint8_t)kind);
+    hf_buf_bytes(&peer->out, bytes, size);
+}
+
+struct hf_buf *hf_peers_message(struct hf_node *node)
+{
+    node->peers.scratch.size = 0;
+    node->peers.scratch.failed = false;
+    return &node->peers.scratch;
+}
+
+/* Everything that is sent may be lost, so what does not fit is dropped. */
+bool hf_peers_send(struct hf_node *node, struct hf_peer *peer,
+                   enum hf_packet_kind kind)
+{
+    const struct hf_buf *scratch = &node->peers.scratch;
+
+    if (peer->link == 0 || scratch->failed ||
+        peer->out.size + scratch->size > HF_NODE_OUT_MAX)
+        return false;
+    send_bytes(node, peer, kind, scratch->data, scratch->size);
+    return !peer->out.failed;
+}
+
+void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message)
+{
+    struct hf_peer *peer = hf_peers_find(node, message->peer);
+
+    if (!peer)
+        return;
+    if (message->kind == HF_MESSAGE_APPEND) {
+        peer->was_appended = true;
+        if (message->append.commit > peer->told)
+            peer->told = message->append.commit;
+    }
+    hf_message_encode(hf_peers_message(node), message);
+    (void)hf_peers_send(node, peer, HF_PACKET_RAFT);
+}
+
+/* A frame without messages: it tells a peer our incarnation. */
+static void greet(struct hf_node *node, struct hf_peer *peer)
+{
+    if (peer->link != 0)
+        begin_frame(node, peer);
+}
+
+static void flush_peer(struct hf_node *node, struct hf_peer *peer)
+{
+    peer->was_appended = false;
+    end_frame(peer);
+    if (peer->link != 0 && peer->out.size > 0 && !peer->out.failed)
+        node->ops->send_link(node->arg, peer->link, peer->out.data,
+                             peer->out.size);
+    if (peer->out.failed || peer->out.capacity > HF_NODE_FRAME_GOAL)
+        hf_buf_fini(&peer->out);
+    peer->out.size = 0;
+}
+
+void hf_peers_flush(struct hf_node *node)
+{
+    for (size_t i = 0; i < node->peers.count; i++)
+        flush_peer(node, &node->peers.list[i]);
+}
+
+/* ---- Outgoing connections -----------------------------------------------*/
+
+void hf_node_on_peer_up(struct hf_node *node, uint64_t id, uint64_t link)
+{
+    struct hf_peer *peer = hf_peers_find(node, id);
+    struct hf_packet_hello hello = {
+        .protocol_min = HF_PACKET_PROTOCOL,
+        .protocol_max = HF_PACKET_PROTOCOL,
+        .cluster = node->opts.cluster,
+        .from = node->opts.id,
+        .to = id,
+        .incarnation = node->incarnation,
+        .version = node->opts.version,
+    };
+
+    if (!peer)
+        return;
+    peer->link = link;
+    peer->out.size = 0;
+    peer->has_frame = false;
+    hf_buf_u32(&peer->out, 0);
+    hf_packet_encode_hello(&peer->out, &hello);
+    if (!peer->out.failed)
+        patch_u32(peer->out.data, peer->out.size - 4);
+    begin_frame(node, peer);
+    if (id == node->leader) {
+        node->attachments.is_announced = false;
+        hf_requests_resend(node);
+    }
+}
+
+static void send_lost(struct hf_node *node, struct hf_message *message)
+{
+    for (size_t i = 0; i < node->peers.count; i++) {
+        message->peer = node->peers.list[i].id;
+        hf_peers_send_raft(node, message);
+    }
+}
+
+/* The leader's process is gone: say so to all, and stand for election if a
+ * majority says so. */
+static void report_lost(struct hf_node *node, uint64_t leader)
+{
+    const struct hf_entries *log = &node->engine.log;
+    struct hf_message message = {
+        .kind = HF_MESSAGE_LEADER_LOST,
+        .term = hf_engine_term(&node->engine),
+        .vote = {.last_index = log->last,
+                 .last_term = hf_entries_term(log, log->last)},
+    };
+
+    hf_lost_report(&node->lost, node->opts.id, message.term,
+                   message.vote.last_term, message.vote.last_index);
+    send_lost(node, &message);
+    if (hf_lost_elects(&node->lost, message.term))
+        (void)hf_node_step(
+            node, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
+                                           .peer = leader});
+}
+
+void hf_node_on_peer_down(struct hf_node *node, uint64_t id, bool refused)
+{
+    struct hf_peer *peer = hf_peers_find(node, id);
+
+    if (!peer || node->has_failed)
+        return;
+    peer->link = 0;
+    peer->out.size = 0;
+    peer->has_frame = false;
+    hf_transfers_stop(node, peer);
+    if (refused && id == node->leader)
+        report_lost(node, id);
+}
+
+/* ---- Incoming connections -----------------------------------------------*/
+
+static struct hf_link *find_link(struct hf_node *node, uint64_t id)
+{
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX; i++) {
+        if (node->peers.links[i].id == id)
+            return &node->peers.links[i];
+    }
+    return NULL;
+}
+
+void hf_node_on_link_open(struct hf_node *node, uint64_t id)
+{
+    struct hf_link *link = find_link(node, 0);
+
+    if (link)
+        link->id = id;
+    else
+        node->ops->close_link(node->arg, id, "too many connections of nodes");
+}
+
+static void drop_link(struct hf_node *node, struct hf_link *link)
+{
+    struct hf_peer *peer = link->peer;
+
+    hf_buf_fini(&link->in);
+    *link = (struct hf_link){0};
+    if (peer && peer->incoming != 0) {
+        peer->incoming = 0;
+        hf_sessions_drop_origin(node, peer->id);
+    }
+}
+
+void hf_node_on_link_closed(struct hf_node *node, uint64_t id)
+{
+    struct hf_link *link = find_link(node, id);
+
+    if (!link || node->has_failed)
+        return;
+    if (link->peer && link->peer->incoming != id)
+        link->peer = NULL; /* it has a newer connection */
+    drop_link(node, link);
+}
+
+static void refuse_link(struct hf_node *node, struct hf_link *link,
+                        const char *why)
+{
+    node->ops->close_link(node->arg, link->id, why);
+    if (link->peer && link->peer->incoming != link->id)
+        link->peer = NULL;
+    drop_link(node, link);
+}
+
+static const char *check_hello(struct hf_node *node,
+                               const struct hf_packet_hello *hello)
+{
+    if (memcmp(&hello->cluster, &node->opts.cluster, sizeof(hello->cluster)))
+        return "it belongs to another cluster";
+    if (hello->to != node->opts.id)
+        return "it takes this node for another one";
+    if (!hf_peers_find(node, hello->from))
+        return "it is not a member of the cluster";
+    if (hello->protocol_min > HF_PACKET_PROTOCOL ||
+        hello->protocol_max < HF_PACKET_PROTOCOL)
+        return "it speaks another version of the protocol";
+    return NULL;
+}
+
+/* Returns why the connection is refused, or NULL. */
+static const char *receive_hello(struct hf_node *node, struct hf_link *link,
+                                 struct hf_reader *reader)
+{
+    struct hf_packet_hello hello;
+    const char *why = "it is not a node";
+
+    if (!hf_packet_decode_hello(reader, &hello))
+        why = check_hello(node, &hello);
+    if (why)
+        return why;
+    link->peer = hf_peers_find(node, hello.from);
+    link->peer->incoming = link->id;
+    link->peer->version = hello.version;
+    return NULL;
+}
+
+/* What was sent to the last incarnation of a peer is lost. */
+static void on_incarnation(struct hf_node *node, struct hf_peer *peer)
+{
+    hf_proposals_drop_origin(node, peer->id);
+    hf_sessions_drop_origin(node, peer->id);
+    hf_transfers_stop(node, peer);
+    if (peer->id == node->leader) {
+        node->attachments.is_announced = false;
+        hf_requests_resend(node);
+    }
+}
+
+static void receive_messages(struct hf_node *node, struct hf_peer *peer,
+                             struct hf_reader *reader)
+{
+    peer->low_space = (hf_reader_u8(reader) & HF_PACKET_LOW_SPACE) != 0;
+    while (reader->size > 0 && !reader->failed && !node->has_failed) {
+        enum hf_packet_kind kind = (enum hf_packet_kind)hf_reader_u8(reader);
+        struct hf_bytes bytes = hf_reader_bytes(reader, HF_NODE_FRAME_MAX);
+        struct hf_reader message = {.data = bytes.data, .size = bytes.size};
+
+        if (!reader->failed)
+            hf_node_receive(node, peer, kind, &message);
+    }
+}
+
+static const char *receive_frame(struct hf_node *node, struct hf_link *link,
+                                 struct hf_reader *reader)
+{
+    struct hf_peer *peer = link->peer;
+    uint64_t incarnation;
+    enum hf_frames_verdict verdict;
+
+    if (!peer)
+        return receive_hello(node, link, reader);
+    if (hf_frames_sender(reader) != peer->id)
+        return "it sends in the name of another node";
+    incarnation = peer->frames.incarnation;
+    verdict = hf_frames_check(&peer->frames, node->incarnation, reader);
+    if (peer->frames.incarnation != incarnation)
+        on_incarnation(node, peer);
+    if (verdict == HF_FRAMES_GREET)
+        greet(node, peer);
+    if (verdict == HF_FRAMES_ACCEPT)
+        receive_messages(node, peer, reader);
+    return NULL;
+}
+
+/* Handle one complete frame of `link`, and return its size; 0: there is none,
+ * or the connection was refused. */
+static size_t take_frame(struct hf_node *node, struct hf_link *link,
+                         const uint8_t *data, size_t available)
+{
+    struct hf_reader reader = {.data = data, .size = available};
+    uint32_t size;
+    const char *why;
+
+    if (available < 4)
+        return 0;
+    size = hf_reader_u32(&reader);
+    if (size > HF_NODE_FRAME_MAX) {
+        refuse_link(node, link, "its frame is too long");
+        return 0;
+    }
+    if (available - 4 < size)
+        return 0;
+    reader.size = size;
+    why = receive_frame(node, link, &reader);
+    if (why) {
+        refuse_link(node, link, why);
+        return 0;
+    }
+    return 4 + (size_t)size;
+}
+
+void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
+                          size_t size)
+{
+    struct hf_link *link = find_link(node, id);
+    size_t used = 0;
+    size_t taken;
+
+    if (!link || id == 0 || node->has_failed)
+        return;
+    hf_buf_raw(&link->in, bytes, size);
+    if (link->in.failed) {
+        refuse_link(node, link, "memory is exhausted");
+        return;
+    }
+    while ((taken = take_frame(node, link, link->in.data + used,
+                               link->in.size - used)) > 0)
+        used += taken;
+    if (link->id != id)
+        return; /* refused */
+    if (used > 0 && used < link->in.size)
+        memmove(link->in.data, link->in.data + used, link->in.size - used);
+    link->in.size -= used;
+}

@@ -1,0 +1,447 @@
+#include "node/proposals.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "node/state.h"
+
+void hf_proposals_init(struct hf_proposals *proposals)
+{
+    hf_map_init(&proposals->by_source);
+    hf_dlist_init(&proposals->waiting);
+    hf_dlist_init(&proposals->in_flight);
+    proposals->retry = HF_NEVER;
+}
+
+static struct hf_proposal *proposal_at(struct hf_dlist *link)
+{
+    return HF_CONTAINER(link, struct hf_proposal, link);
+}
+
+static void free_proposal(struct hf_proposals *proposals,
+                          struct hf_proposal *proposal)
+{
+    hf_map_remove(&proposals->by_source, &proposal->by_source);
+    hf_dlist_remove(&proposal->link);
+    proposals->count--;
+    free(proposal);
+}
+
+void hf_proposals_fini(struct hf_proposals *proposals)
+{
+    struct hf_dlist *link;
+
+    while ((link = hf_dlist_first(&proposals->waiting)) ||
+           (link = hf_dlist_first(&proposals->in_flight)))
+        free_proposal(proposals, proposal_at(link));
+    hf_map_fini(&proposals->by_source);
+    hf_buf_fini(&proposals->own);
+    free(proposals->submissions);
+    free(proposals->commands);
+}
+
+/* Numbers of one origin are consecutive, and origins are few. */
+static uint64_t hash_source(uint64_t origin, uint64_t number)
+{
+    return (number + origin * UINT64_C(0x9e3779b97f4a7c15)) *
+           UINT64_C(0xff51afd7ed558ccd);
+}
+
+static struct hf_proposal *find_proposal(const struct hf_proposals *proposals,
+                                         uint64_t origin, uint64_t number)
+{
+    struct hf_map_link *link =
+        hf_map_find(&proposals->by_source, hash_source(origin, number));
+
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_proposal *proposal =
+            HF_CONTAINER(link, struct hf_proposal, by_source);
+
+        if (proposal->origin == origin && proposal->number == number)
+            return proposal;
+    }
+    return NULL;
+}
+
+/* ---- Answers ------------------------------------------------------------*/
+
+static void answer(struct hf_node *node, uint64_t origin, uint64_t number,
+                   const struct hf_node_outcome *outcome)
+{
+    struct hf_packet_reply reply = {number, *outcome};
+    struct hf_peer *peer;
+
+    if (origin == node->opts.id) {
+        hf_requests_answer(node, number, outcome);
+        return;
+    }
+    peer = hf_peers_find(node, origin);
+    if (!peer)
+        return;
+    hf_packet_encode_reply(hf_peers_message(node), &reply);
+    (void)hf_peers_send(node, peer, HF_PACKET_REPLY);
+}
+
+static void refuse(struct hf_node *node, uint64_t origin, uint64_t number,
+                   enum hf_err err, bool no_space)
+{
+    struct hf_node_outcome outcome = {
+        .err = err,
+        .no_space = no_space,
+        .age_ms = -1,
+    };
+
+    answer(node, origin, number, &outcome);
+}
+
+/* ---- Adding -------------------------------------------------------------*/
+
+/* What makes the table larger, and so is refused while the disk is full. */
+static bool needs_space(enum hf_command_kind kind)
+{
+    return kind == HF_COMMAND_OPEN || kind == HF_COMMAND_LOCK ||
+           kind == HF_COMMAND_UPDATE;
+}
+
+/* What is in the log must be valid: a replica that cannot decode it stops. */
+static enum hf_err check_command(struct hf_node *node, struct hf_bytes bytes,
+                                 bool *no_space)
+{
+    struct hf_command command;
+
+    if (bytes.size > HF_RAFT_ENTRY_MAX ||
+        bytes.size > hf_wal_entry_max(node->journal.wal) ||
+        node->proposals.count >= HF_NODE_PROPOSALS_MAX)
+        return HF_ELIMIT;
+    if (hf_command_decode(&command, bytes.data, bytes.size))
+        return HF_EPROTO;
+    *no_space = needs_space(command.kind) && hf_node_is_low_on_space(node);
+    return *no_space ? HF_ELIMIT : HF_OK;
+}
+
+static struct hf_proposal *new_proposal(uint64_t origin,
+                                        const struct hf_node_request *template,
+                                        struct hf_node_request *request)
+{
+    size_t size = request ? 0 : template->command.size;
+    struct hf_proposal *proposal = malloc(sizeof(*proposal) + size);
+
+    if (!proposal)
+        return NULL;
+    *proposal = (struct hf_proposal){
+        .origin = origin,
+        .number = template->number,
+        .request = request,
+        .deadline = template->deadline,
+        .command = template->command,
+    };
+    if (request)
+        return proposal;
+    hf_copy(proposal->bytes, template->command.data, size);
+    proposal->command.data = proposal->bytes;
+    return proposal;
+}
+
+void hf_proposals_add(struct hf_node *node, uint64_t origin,
+                      const struct hf_node_request *template,
+                      struct hf_node_request *request)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    struct hf_proposal *proposal;
+    bool no_space = false;
+    enum hf_err err;
+
+    if (find_proposal(proposals, origin, template->number))
+        return;
+    err = check_command(node, template->command, &no_space);
+    proposal = err ? NULL : new_proposal(origin, template, request);
+    if (!proposal) {
+        refuse(node, origin, template->number, err ? err : HF_ELIMIT, no_space);
+        return;
+    }
+    hf_map_insert(&proposals->by_source, &proposal->by_source,
+                  hash_source(origin, template->number));
+    hf_dlist_push_back(&proposals->waiting, &proposal->link);
+    proposals->count++;
+}
+
+/* Nobody waits for this proposal any more. If it is submitted, its entry takes
+ * effect all the same. */
+static void forget_proposal(struct hf_proposals *proposals,
+                            struct hf_proposal *proposal)
+{
+    if (proposal->index == 0) {
+        free_proposal(proposals, proposal);
+        return;
+    }
+    hf_map_remove(&proposals->by_source, &proposal->by_source);
+    proposal->origin = 0;
+    proposal->request = NULL;
+    hf_map_insert(&proposals->by_source, &proposal->by_source,
+                  hash_source(0, proposal->number));
+}
+
+void hf_proposals_abandon(struct hf_node *node,
+                          const struct hf_node_request *request)
+{
+    struct hf_proposal *proposal =
+        find_proposal(&node->proposals, node->opts.id, request->number);
+
+    if (proposal)
+        forget_proposal(&node->proposals, proposal);
+}
+
+static void drop_from(struct hf_proposals *proposals, struct hf_dlist *list,
+                      uint64_t origin)
+{
+    struct hf_dlist *next;
+
+    for (struct hf_dlist *link = list->next; link != list; link = next) {
+        next = link->next;
+        if (proposal_at(link)->origin == origin)
+            forget_proposal(proposals, proposal_at(link));
+    }
+}
+
+void hf_proposals_drop_origin(struct hf_node *node, uint64_t origin)
+{
+    drop_from(&node->proposals, &node->proposals.waiting, origin);
+    drop_from(&node->proposals, &node->proposals.in_flight, origin);
+}
+
+/* ---- Submitting ---------------------------------------------------------*/
+
+static enum hf_err reserve_submission(struct hf_proposals *proposals)
+{
+    size_t capacity = proposals->capacity > 0 ? proposals->capacity * 2 : 16;
+    struct hf_submission *ring;
+
+    if (proposals->submission_count < proposals->capacity)
+        return HF_OK;
+    ring = malloc(capacity * sizeof(*ring));
+    if (!ring)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < proposals->submission_count; i++)
+        ring[i] =
+            proposals->submissions[(proposals->head + i) % proposals->capacity];
+    free(proposals->submissions);
+    proposals->submissions = ring;
+    proposals->head = 0;
+    proposals->capacity = capacity;
+    return HF_OK;
+}
+
+static enum hf_err reserve_commands(struct hf_proposals *proposals,
+                                    size_t count)
+{
+    struct hf_bytes *commands;
+
+    if (count <= proposals->commands_capacity)
+        return HF_OK;
+    commands = realloc(proposals->commands, 2 * count * sizeof(*commands));
+    if (!commands)
+        return HF_ENOMEM;
+    proposals->commands = commands;
+    proposals->commands_capacity = 2 * count;
+    return HF_OK;
+}
+
+/* Collect the proposals that wait, without those that are too old. */
+static enum hf_err collect_waiting(struct hf_node *node, size_t *count)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    struct hf_dlist *next;
+    size_t bytes = 0;
+    size_t n = 0;
+
+    for (struct hf_dlist *link = proposals->waiting.next;
+         link != &proposals->waiting && n < HF_NODE_SUBMIT_MAX &&
+         bytes < HF_NODE_SUBMIT_BYTES;
+         link = next) {
+        struct hf_proposal *proposal = proposal_at(link);
+
+        next = link->next;
+        if (proposal->deadline <= node->now) {
+            free_proposal(proposals, proposal);
+            continue;
+        }
+        if (reserve_commands(proposals, n + 1))
+            return HF_ENOMEM;
+        proposals->commands[n++] = proposal->command;
+        bytes += proposal->command.size;
+    }
+    *count = n;
+    return HF_OK;
+}
+
+#define OWN_MAX (HF_NODE_EXPIRE_MAX + HF_SESSIONS_CLOSE_MAX + 1)
+
+/* Encode the commands that the leader itself proposes, one after another.
+ * `ends` receives where each one ends. */
+static size_t collect_own(struct hf_node *node, size_t ends[OWN_MAX])
+{
+    struct hf_buf *own = &node->proposals.own;
+    struct hf_command command;
+    size_t count = 0;
+
+    own->size = 0;
+    own->failed = false;
+    if (!node->in_office)
+        return 0;
+    while (count < HF_NODE_EXPIRE_MAX &&
+           hf_node_replica_take_due(&node->replica, node->now, &command)) {
+        hf_command_encode(&command, own);
+        ends[count++] = own->size;
+    }
+    for (size_t i = 0;
+         i < HF_SESSIONS_CLOSE_MAX && hf_sessions_take_due(node, &command);
+         i++) {
+        hf_command_encode(&command, own);
+        ends[count++] = own->size;
+    }
+    return own->failed ? 0 : count;
+}
+
+static enum hf_err append_own(struct hf_proposals *proposals, size_t count,
+                              const size_t *ends, size_t own)
+{
+    size_t start = 0;
+
+    if (reserve_commands(proposals, count + own))
+        return HF_ENOMEM;
+    for (size_t i = 0; i < own; i++) {
+        proposals->commands[count + i] =
+            (struct hf_bytes){proposals->own.data + start, ends[i] - start};
+        start = ends[i];
+    }
+    return HF_OK;
+}
+
+/* The first `count` that wait are in the log from `first` on. */
+static void move_to_flight(struct hf_node *node, size_t count, uint64_t first)
+{
+    struct hf_proposals *proposals = &node->proposals;
+
+    for (size_t i = 0; i < count; i++) {
+        struct hf_proposal *proposal =
+            proposal_at(hf_dlist_take(&proposals->waiting));
+
+        proposal->index = first + i;
+        if (proposal->request)
+            proposal->request->was_sent = true;
+        hf_dlist_push_back(&proposals->in_flight, &proposal->link);
+    }
+}
+
+static void note_submission(struct hf_node *node, uint64_t last)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    size_t at =
+        (proposals->head + proposals->submission_count++) % proposals->capacity;
+
+    proposals->submissions[at] = (struct hf_submission){last, node->now};
+}
+
+static void submit(struct hf_node *node, size_t waiting, size_t own)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    enum hf_err err =
+        hf_node_step(node, (struct hf_engine_event){
+                               .kind = HF_ENGINE_SUBMIT,
+                               .submit = {proposals->commands, waiting + own}});
+
+    if (err == HF_OK && hf_node_leads(node)) {
+        note_submission(node, node->submitted + waiting + own - 1);
+        move_to_flight(node, waiting, node->submitted);
+    } else {
+        /* A transfer, or no memory: try again soon. */
+        proposals->retry = hf_time_add(node->now, HF_NODE_DISK_RETRY_MS);
+        hf_node_replica_reset_due(&node->replica);
+    }
+}
+
+void hf_proposals_submit(struct hf_node *node)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    size_t ends[OWN_MAX];
+    size_t waiting = 0;
+    size_t own;
+
+    if (!hf_node_leads(node) || node->is_leaving ||
+        node->journal.pending_bytes > HF_NODE_PENDING_MAX ||
+        (proposals->retry != HF_NEVER && node->now < proposals->retry))
+        return;
+    proposals->retry = HF_NEVER;
+    if (reserve_submission(proposals) || collect_waiting(node, &waiting))
+        return;
+    own = collect_own(node, ends);
+    if (append_own(proposals, waiting, ends, own) || waiting + own == 0)
+        return;
+    submit(node, waiting, own);
+}
+
+/* ---- Applying -----------------------------------------------------------*/
+
+static void forget_submissions(struct hf_proposals *proposals, uint64_t index)
+{
+    while (proposals->submission_count > 0 &&
+           proposals->submissions[proposals->head].last <= index) {
+        proposals->head = (proposals->head + 1) % proposals->capacity;
+        proposals->submission_count--;
+    }
+}
+
+hf_time hf_proposals_submitted_at(const struct hf_node *node, uint64_t index)
+{
+    const struct hf_proposals *proposals = &node->proposals;
+
+    for (size_t i = 0; i < proposals->submission_count; i++) {
+        const struct hf_submission *submission =
+            &proposals
+                 ->submissions[(proposals->head + i) % proposals->capacity];
+
+        if (index <= submission->last)
+            return submission->at;
+    }
+    return HF_NEVER;
+}
+
+void hf_proposals_applied(struct hf_node *node, uint64_t index,
+                          const struct hf_result *result)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    struct hf_dlist *first = hf_dlist_first(&proposals->in_flight);
+    struct hf_node_outcome outcome = {
+        .result = *result,
+        .index = index,
+        .age_ms = -1,
+    };
+    struct hf_proposal *proposal = first ? proposal_at(first) : NULL;
+
+    forget_submissions(proposals, index);
+    if (!proposal || proposal->index != index)
+        return; /* one of our own */
+    if (proposal->origin != 0)
+        answer(node, proposal->origin, proposal->number, &outcome);
+    free_proposal(proposals, proposal);
+}
+
+/* ---- Taking and leaving office ------------------------------------------*/
+
+void hf_proposals_reset(struct hf_node *node)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    struct hf_dlist *link;
+
+    while ((link = hf_dlist_first(&proposals->in_flight)) ||
+           (link = hf_dlist_first(&proposals->waiting))) {
+        struct hf_proposal *proposal = proposal_at(link);
+
+        if (proposal->origin != 0 && proposal->origin != node->opts.id)
+            refuse(node, proposal->origin, proposal->number, HF_ESTATE, false);
+        free_proposal(proposals, proposal);
+    }
+    proposals->head = proposals->submission_count = 0;
+    proposals->retry = HF_NEVER;
+    hf_node_replica_reset_due(&node->replica);
+}

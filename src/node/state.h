@@ -1,0 +1,93 @@
+/* state.h - the parts of a node, for its own sources. */
+#ifndef HF_NODE_STATE_H
+#define HF_NODE_STATE_H
+
+#include "node/attachments.h"
+#include "node/compaction.h"
+#include "node/hooks.h"
+#include "node/journal.h"
+#include "node/node.h"
+#include "node/outbox.h"
+#include "node/peers.h"
+#include "node/proposals.h"
+#include "node/reads.h"
+#include "node/replica.h"
+#include "node/requests.h"
+#include "node/sessions.h"
+#include "node/transfers.h"
+#include "raft/engine.h"
+#include "raft/lost.h"
+
+struct hf_clients; /* clients.h */
+
+struct hf_node {
+    struct hf_node_opts opts;
+    struct hf_node_member members[HF_RAFT_VOTERS_MAX];
+    const struct hf_node_ops *ops;
+    void *arg;
+    struct hf_node_hooks hooks;
+    void *hooks_arg;
+    struct hf_clients *clients;
+    struct hf_disk *disk;
+    uint64_t incarnation;
+
+    hf_time now;     /* of the last call */
+    hf_time timeout; /* of the engine */
+    bool has_failed;
+    bool is_leaving; /* hf_node_shutdown() was called */
+    hf_time leave_until;
+    hf_time disk_retry; /* the disk was full; HF_NEVER: it was not */
+
+    struct hf_engine engine;
+    struct hf_journal journal;
+    struct hf_outbox outbox;
+    struct hf_node_replica replica;
+    uint64_t commit;
+    uint64_t submitted;     /* index of the first command of the last SUBMIT */
+    uint64_t leader;        /* 0: unknown */
+    uint64_t leading_term;  /* 0: this node does not lead */
+    bool in_office;         /* an entry of leading_term is applied */
+    uint8_t append_version; /* of the library's APPEND messages */
+
+    struct hf_peers peers;
+    struct hf_lost lost;
+    struct hf_requests requests;
+    struct hf_proposals proposals;
+    struct hf_reads reads;
+    struct hf_attachments attachments;
+    struct hf_sessions sessions;
+    struct hf_compaction compaction;
+    struct hf_transfers transfers;
+
+    uint64_t flushes, elections, forwarded;
+};
+
+static inline bool hf_node_leads(const struct hf_node *node)
+{
+    return node->leading_term != 0;
+}
+
+/* Stop the node: call ops->stop, once, and do nothing any more. */
+void hf_node_fail(struct hf_node *node, const struct hf_error *error);
+void hf_node_fail_code(struct hf_node *node, enum hf_err code,
+                       const char *what);
+
+/* Step the engine, and do what its update asks for. HF_ESYSTEM: the node has
+ * failed. */
+enum hf_err hf_node_step(struct hf_node *node, struct hf_engine_event event);
+
+/* Do what an update asks for. */
+void hf_node_do_update(struct hf_node *node,
+                       const struct hf_engine_update *update);
+
+/* Apply committed entries; see apply.c. */
+void hf_node_apply(struct hf_node *node);
+
+/* A message from a peer; see receive.c. */
+void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
+                     enum hf_packet_kind kind, struct hf_reader *reader);
+
+/* The disk is full here, or at so many others that no majority has space. */
+bool hf_node_is_low_on_space(const struct hf_node *node);
+
+#endif

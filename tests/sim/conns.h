@@ -1,0 +1,20 @@
+/* conns.h - the connections between simulated nodes; see nodes.h. */
+#ifndef HF_TESTS_SIM_CONNS_H
+#define HF_TESTS_SIM_CONNS_H
+
+#include "sim/nodes.h"
+
+void sim_conns_init(struct sim_nodes *nodes);
+void sim_conns_fini(struct sim_nodes *nodes);
+
+/* Node `number` runs now, or is down. */
+void sim_conns_start(struct sim_nodes *nodes, unsigned number);
+void sim_conns_stop(struct sim_nodes *nodes, unsigned number, bool silent);
+
+void sim_conns_send(struct sim_nodes *nodes, uint64_t link, const void *bytes,
+                    size_t size);
+
+/* The receiver closes the connection. */
+void sim_conns_close(struct sim_nodes *nodes, uint64_t link);
+
+#endif

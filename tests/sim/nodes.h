@@ -1,0 +1,117 @@
+/* nodes.h - whole nodes over a simulated clock, network and disk.
+ *
+ * Each node has a disk that survives it. Connections are like TCP: in order,
+ * complete until they break. The test, or a seed, decides when nodes crash, stop
+ * or are cut off, how long messages and flushes take, and, to test more than a
+ * network does, which messages are lost, repeated or overtaken. */
+#ifndef HF_TESTS_SIM_NODES_H
+#define HF_TESTS_SIM_NODES_H
+
+#include "base/dlist.h"
+#include "base/random.h"
+#include "node/hooks.h"
+#include "node/node.h"
+#include "sim/schedule.h"
+#include "sim/sim_disk.h"
+
+#define SIM_NODES 5
+
+struct sim_nodes;
+
+/* A connection from one node to another. */
+struct sim_conn {
+    struct sim_nodes *nodes;
+    unsigned from, to;
+    uint64_t link;    /* 0: not connected */
+    uint64_t greeted; /* the link on which something was sent */
+    bool is_cut;
+    hf_time last;         /* when the last bytes arrive */
+    struct hf_dlist sent; /* bytes on their way */
+    struct sim_event connect;
+};
+
+struct sim_node {
+    struct sim_nodes *nodes;
+    unsigned number; /* from 0; its id is one more */
+    struct sim_disk *disk;
+    struct hf_disk *attached;
+    struct hf_node *node; /* NULL: it is down */
+    hf_time paused_until;
+    hf_time ahead; /* of its clock */
+    int32_t drift; /* of its clock, in parts per million */
+    bool is_crashing;
+    struct sim_event turn, flush_end, upkeep_end, job_end;
+    struct hf_wal_flush flush;
+    struct hf_wal_upkeep upkeep;
+    struct hf_node_job *job;
+    bool is_flushing, has_upkeep;
+    struct hf_error error; /* why it has stopped */
+};
+
+/* The probabilities are per thousand. */
+struct sim_nodes_odds {
+    unsigned lose, repeat, overtake;
+    uint32_t delay_ms;     /* the longest delay of most messages */
+    uint32_t slow_ms;      /* and of one in a hundred */
+    uint32_t flush_ms;     /* the longest flush, usually */
+    uint32_t slow_disk_ms; /* and one in fifty */
+    uint32_t job_ms;
+};
+
+struct sim_nodes {
+    struct sim_schedule schedule;
+    struct hf_random random;
+    struct sim_node list[SIM_NODES];
+    unsigned count;
+    struct sim_conn conns[SIM_NODES][SIM_NODES]; /* [from][to] */
+    uint64_t last_link;
+    struct sim_nodes_odds odds;
+    struct hf_node_opts opts; /* change it before the first start */
+    struct hf_node_member members[SIM_NODES];
+    uint64_t hash; /* of everything that was sent */
+
+    /* Called when a node has started, after every turn, and before it goes
+     * down; may be NULL. */
+    void (*on_start)(void *arg, struct sim_node *node);
+    void (*on_turn)(void *arg, struct sim_node *node);
+    void (*on_down)(void *arg, struct sim_node *node);
+    void *arg;
+};
+
+/* Create `count` nodes with initialised directories. None of them runs. */
+void sim_nodes_init(struct sim_nodes *nodes, unsigned count, uint64_t seed);
+void sim_nodes_fini(struct sim_nodes *nodes);
+
+void sim_nodes_start(struct sim_nodes *nodes, unsigned number);
+void sim_nodes_start_all(struct sim_nodes *nodes);
+
+/* The node dies. `pattern` says what its disk keeps of what was not synced. The
+ * others see their connections closed and refused, unless it is `silent`. */
+void sim_nodes_crash(struct sim_nodes *nodes, unsigned number,
+                     enum sim_crash pattern, bool silent);
+
+/* The node does nothing for `ms`. */
+void sim_nodes_pause(struct sim_nodes *nodes, unsigned number, uint32_t ms);
+
+/* Nothing arrives in this direction, until it is healed. */
+void sim_nodes_cut(struct sim_nodes *nodes, unsigned from, unsigned to);
+void sim_nodes_heal(struct sim_nodes *nodes);
+
+/* Close a connection, and connect again. */
+void sim_nodes_reset(struct sim_nodes *nodes, unsigned from, unsigned to);
+
+/* Let the node have a turn soon: something was submitted. */
+void sim_nodes_wake(struct sim_nodes *nodes, unsigned number);
+
+/* Simulate `ms`, or until `done` returns true; returns whether it did. */
+bool sim_nodes_run(struct sim_nodes *nodes, uint32_t ms,
+                   bool (*done)(void *arg), void *arg);
+
+/* The clock of a node. */
+hf_time sim_node_now(const struct sim_node *node);
+
+/* The node that leads in the highest term, among those that run; NULL if there
+ * is none. */
+struct sim_node *sim_nodes_leader(struct sim_nodes *nodes);
+
+#endif
