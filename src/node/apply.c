@@ -1,6 +1,8 @@
 /* apply.c - apply committed entries, and report what they have done. */
 #include "node/state.h"
 
+#define ENTRY_OVERHEAD 32 /* bytes of an entry besides its data, roughly */
+
 /* ---- Grants -------------------------------------------------------------*/
 
 /* The leader sends the grant to the node that has the client. */
@@ -100,6 +102,7 @@ void hf_node_apply(struct hf_node *node)
         if (entry->kind == HF_ENTRY_COMMAND)
             apply_command(node, index, entry);
         replica->applied = index;
+        node->compaction.bytes += entry->data.size + ENTRY_OVERHEAD;
         if (entry->term == node->leading_term)
             node->in_office = true;
     }

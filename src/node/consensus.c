@@ -92,6 +92,17 @@ static void update_role(struct hf_node *node,
         on_leader(node, update->leader);
 }
 
+static void start_transfers(struct hf_node *node,
+                            const struct hf_engine_update *update)
+{
+    for (size_t i = 0; i < update->snapshot_peer_count; i++) {
+        struct hf_peer *peer = hf_peers_find(node, update->snapshot_peers[i]);
+
+        if (peer)
+            hf_transfers_start(node, peer);
+    }
+}
+
 /* ---- Steps --------------------------------------------------------------*/
 
 void hf_node_do_update(struct hf_node *node,
@@ -109,7 +120,10 @@ void hf_node_do_update(struct hf_node *node,
     if (update->commit > node->commit)
         node->commit = update->commit;
     send_messages(node, update);
+    if (update->changes & HF_ENGINE_RESTORE)
+        hf_transfers_install(node);
     update_role(node, update);
+    start_transfers(node, update);
 }
 
 enum hf_err hf_node_step(struct hf_node *node, struct hf_engine_event event)

@@ -1,19 +1,31 @@
-/* jobs.c - what runs in a thread beside the flushes. Nothing does so yet. */
+#include "node/jobs.h"
+
 #include "node/state.h"
 
+/* A follower that waits for a snapshot comes first. */
 struct hf_node_job *hf_node_job_begin(struct hf_node *node)
 {
-    (void)node;
-    return NULL;
+    struct hf_node_job *job = NULL;
+
+    if (node->has_failed || node->has_job)
+        return NULL;
+    hf_transfers_drop_old(node);
+    job = hf_transfers_receive_job(node);
+    if (!job)
+        job = hf_transfers_send_job(node);
+    if (!job)
+        job = hf_compaction_job(node);
+    node->has_job = job != NULL;
+    return job;
 }
 
 void hf_node_job_run(struct hf_node_job *job)
 {
-    (void)job;
+    job->run(job);
 }
 
 void hf_node_job_end(struct hf_node *node, struct hf_node_job *job)
 {
-    (void)node;
-    (void)job;
+    node->has_job = false;
+    job->end(node, job);
 }

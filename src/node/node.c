@@ -148,6 +148,7 @@ hf_time hf_node_deadline(const struct hf_node *node)
     deadline = earlier(deadline, node->proposals.retry);
     deadline = earlier(deadline, hf_requests_deadline(node));
     deadline = earlier(deadline, hf_reads_deadline(node));
+    deadline = earlier(deadline, hf_transfers_deadline(node));
     if (node->in_office) {
         deadline = earlier(deadline, hf_sessions_deadline(node));
         deadline = earlier(deadline, hf_node_replica_deadline(&node->replica));

@@ -114,6 +114,7 @@ static enum hf_err restore_table(struct hf_node *node,
     }
     free(data);
     node->replica.applied = hf_snapshot_file_meta(file)->index;
+    node->compaction.size = size;
     return err;
 }
 
@@ -184,6 +185,7 @@ static enum hf_err recover_log(struct hf_node *node,
         return err;
     loaded->term = recovered.state.term;
     loaded->vote = recovered.state.vote;
+    hf_wal_reserve(node->journal.wal, node->compaction.size);
     if (recovered.state.last_index == 0)
         return store_first_entry(node, loaded, error);
     return HF_OK;

@@ -4,20 +4,9 @@
 
 #include "base/limits.h"
 #include "node/packet.h"
+#include "node/transfers.h"
 #include "raft/frames.h"
 #include "raft/message.h"
-
-struct hf_snapshot_file;
-
-/* A snapshot that is being sent to a peer; see transfers.h. */
-struct hf_transfer_out {
-    struct hf_snapshot_file *file; /* NULL: none */
-    uint64_t index, index_term, size;
-    uint64_t acked;  /* bytes that have arrived */
-    bool is_reading; /* a job reads the next part */
-    bool is_sent;    /* the part at `acked` is on its way */
-    hf_time sent_at;
-};
 
 struct hf_peer {
     uint64_t id;

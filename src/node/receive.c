@@ -119,6 +119,24 @@ static void on_push(struct hf_node *node, struct hf_reader *reader)
     hf_attachments_push(node, &grant);
 }
 
+static void on_snapshot(struct hf_node *node, struct hf_peer *peer,
+                        struct hf_reader *reader)
+{
+    struct hf_packet_snapshot part;
+
+    if (!hf_packet_decode_snapshot(reader, &part))
+        hf_transfers_on_part(node, peer, &part);
+}
+
+static void on_snapshot_ack(struct hf_node *node, struct hf_peer *peer,
+                            struct hf_reader *reader)
+{
+    struct hf_packet_snapshot_ack ack;
+
+    if (!hf_packet_decode_ack(reader, &ack))
+        hf_transfers_on_ack(node, peer, &ack);
+}
+
 /* An unknown kind is of a later version, and ignored. */
 void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
                      enum hf_packet_kind kind, struct hf_reader *reader)
@@ -145,6 +163,12 @@ void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
         break;
     case HF_PACKET_PUSH:
         on_push(node, reader);
+        break;
+    case HF_PACKET_SNAPSHOT:
+        on_snapshot(node, peer, reader);
+        break;
+    case HF_PACKET_SNAPSHOT_ACK:
+        on_snapshot_ack(node, peer, reader);
         break;
     default:
         break;

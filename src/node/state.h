@@ -5,6 +5,7 @@
 #include "node/attachments.h"
 #include "node/compaction.h"
 #include "node/hooks.h"
+#include "node/jobs.h"
 #include "node/journal.h"
 #include "node/node.h"
 #include "node/outbox.h"
@@ -56,6 +57,7 @@ struct hf_node {
     struct hf_reads reads;
     struct hf_attachments attachments;
     struct hf_sessions sessions;
+    bool has_job; /* one is running */
     struct hf_compaction compaction;
     struct hf_transfers transfers;
 

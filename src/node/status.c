@@ -41,6 +41,7 @@ void hf_node_status(const struct hf_node *node, struct hf_node_status *status)
         .forwarded = node->forwarded,
         .flushes = node->flushes,
         .elections = node->elections,
+        .snapshots = node->compaction.count,
         .member_count = node->opts.member_count,
     };
     for (size_t i = 0; i < node->opts.member_count; i++)

@@ -173,6 +173,22 @@ static const struct hf_node_ops ops = {
 
 /* ---- Start and crash ----------------------------------------------------*/
 
+static void init_directory(struct sim_node *node)
+{
+    struct hf_log_identity identity = {
+        .cluster = node->nodes->opts.cluster,
+        .node = node->number + 1,
+        .secret = no_secret,
+        .segment_size = node->nodes->segment_size,
+    };
+    struct hf_disk *disk = sim_disk_attach(node->disk);
+    struct hf_error error = {0};
+
+    if (hf_directory_init(disk, &identity, &error))
+        fail_msg("%s", error.text);
+    disk->ops->close_directory(disk);
+}
+
 void sim_nodes_start(struct sim_nodes *nodes, unsigned number)
 {
     struct sim_node *node = &nodes->list[number];
@@ -182,6 +198,8 @@ void sim_nodes_start(struct sim_nodes *nodes, unsigned number)
 
     if (node->node)
         return;
+    if (!sim_disk_has(node->disk, HF_IDENTITY_FILE))
+        init_directory(node);
     opts.id = number + 1;
     (void)hf_random_bytes(&nodes->random, &opts.seed, sizeof(opts.seed));
     node->error = (struct hf_error){0};
@@ -260,15 +278,6 @@ void sim_nodes_pause(struct sim_nodes *nodes, unsigned number, uint32_t ms)
 static void init_node(struct sim_nodes *nodes, unsigned number)
 {
     struct sim_node *node = &nodes->list[number];
-    struct hf_log_identity identity = {
-        .cluster = nodes->opts.cluster,
-        .node = number + 1,
-        .secret = no_secret,
-        .segment_size = 65536,
-    };
-    struct hf_disk *disk;
-    struct hf_error error = {0};
-
     node->nodes = nodes;
     node->number = number;
     node->disk = sim_disk_new();
@@ -279,16 +288,13 @@ static void init_node(struct sim_nodes *nodes, unsigned number)
     node->job_end.fire = on_job_end;
     nodes->members[number] =
         (struct hf_node_member){number + 1, "peer", "client"};
-    disk = sim_disk_attach(node->disk);
-    if (hf_directory_init(disk, &identity, &error))
-        fail_msg("%s", error.text);
-    disk->ops->close_directory(disk);
 }
 
 void sim_nodes_init(struct sim_nodes *nodes, unsigned count, uint64_t seed)
 {
     memset(nodes, 0, sizeof(*nodes));
     nodes->count = count;
+    nodes->segment_size = 65536;
     hf_random_init(&nodes->random, seed * 2 + 1);
     nodes->odds = (struct sim_nodes_odds){
         .delay_ms = 2,

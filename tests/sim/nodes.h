@@ -66,6 +66,7 @@ struct sim_nodes {
     struct sim_conn conns[SIM_NODES][SIM_NODES]; /* [from][to] */
     uint64_t last_link;
     struct sim_nodes_odds odds;
+    uint64_t segment_size;    /* and this */
     struct hf_node_opts opts; /* change it before the first start */
     struct hf_node_member members[SIM_NODES];
     uint64_t hash; /* of everything that was sent */
@@ -78,7 +79,7 @@ struct sim_nodes {
     void *arg;
 };
 
-/* Create `count` nodes with initialised directories. None of them runs. */
+/* Create `count` nodes. None of them runs. */
 void sim_nodes_init(struct sim_nodes *nodes, unsigned count, uint64_t seed);
 void sim_nodes_fini(struct sim_nodes *nodes);
 

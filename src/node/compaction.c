@@ -1,0 +1,361 @@
+#include "node/compaction.h"
+
+#include <stdlib.h>
+
+#include "core/snapshot.h"
+#include "log/snapshot_file.h"
+#include "node/state.h"
+
+#define PART_ENTRIES 4096
+#define PART_BYTES 1048576
+#define RETRY_MS 1000
+
+/* ---- The second table ---------------------------------------------------*/
+
+static void on_event(void *arg, const struct hf_table_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+static struct hf_table *new_table(const struct hf_seed *seed)
+{
+    struct hf_table *table = malloc(sizeof(*table));
+
+    if (table)
+        hf_table_init(table, seed, on_event, NULL);
+    return table;
+}
+
+static void free_table(struct hf_table *table)
+{
+    if (table)
+        hf_table_fini(table);
+    free(table);
+}
+
+/* ---- Jobs ---------------------------------------------------------------*/
+
+enum phase {
+    PHASE_LOAD,
+    PHASE_APPLY,
+    PHASE_WRITE,
+    PHASE_CLEAN
+};
+
+struct compact_job {
+    struct hf_node_job job;
+    enum phase phase;
+    struct hf_disk *disk;
+    struct hf_log_cluster cluster;
+    struct hf_seed seed;
+    struct hf_table *table; /* the job has it while it runs */
+    uint64_t last;          /* LOAD: the snapshot; APPLY: the last entry */
+    struct hf_buf entries;  /* APPLY: commands, each with its length */
+    struct hf_snapshot_meta meta;
+    struct hf_buf members; /* of `meta` */
+    uint64_t size;         /* WRITE: of the file */
+    enum hf_err err;
+    struct hf_error error;
+};
+
+static enum hf_err decode_snapshot(struct compact_job *job,
+                                   struct hf_snapshot_file *file)
+{
+    size_t size = (size_t)hf_snapshot_file_data_size(file);
+    uint8_t *data = malloc(size + 1);
+    enum hf_err err;
+
+    if (!data)
+        return hf_error_set_code(&job->error, HF_ENOMEM);
+    err = hf_snapshot_file_read_data(file, 0, data, size, &job->error);
+    if (!err) {
+        err = hf_snapshot_decode(job->table, data, size);
+        if (err)
+            (void)hf_error_set_code(&job->error, err);
+    }
+    free(data);
+    return err;
+}
+
+static enum hf_err load_table(struct compact_job *job)
+{
+    struct hf_snapshot_file *file = NULL;
+    struct hf_error damaged;
+    enum hf_err err;
+
+    job->table = new_table(&job->seed);
+    if (!job->table)
+        return hf_error_set_code(&job->error, HF_ENOMEM);
+    if (job->last == 0)
+        return HF_OK;
+    err = hf_snapshot_file_open(job->disk, &job->cluster, &file, &damaged,
+                                &job->error);
+    if (!err && (!file || hf_snapshot_file_meta(file)->index != job->last))
+        err = hf_error_set(&job->error, HF_EBUSY,
+                           "the newest snapshot is another one");
+    if (!err)
+        err = decode_snapshot(job, file);
+    hf_snapshot_file_close(file);
+    return err;
+}
+
+static enum hf_err apply_entries(struct compact_job *job)
+{
+    struct hf_reader reader = {.data = job->entries.data,
+                               .size = job->entries.size};
+    enum hf_err err = HF_OK;
+
+    while (reader.size > 0 && !err) {
+        struct hf_bytes bytes = hf_reader_bytes(&reader, HF_RAFT_ENTRY_MAX);
+        struct hf_command command;
+        struct hf_result result;
+
+        err = hf_command_decode(&command, bytes.data, bytes.size);
+        if (!err)
+            err = hf_table_apply(job->table, &command, &result);
+    }
+    return err ? hf_error_set_code(&job->error, err) : HF_OK;
+}
+
+static enum hf_err write_snapshot(struct compact_job *job)
+{
+    struct hf_snapshot_writer *writer;
+    struct hf_buf data = {0};
+    enum hf_err err;
+
+    hf_snapshot_encode(job->table, &data);
+    if (data.failed)
+        return hf_error_set_code(&job->error, HF_ENOMEM);
+    err = hf_snapshot_writer_open(job->disk, &job->cluster, &job->meta, &writer,
+                                  &job->error);
+    if (!err) {
+        err = hf_snapshot_writer_add(writer, data.data, data.size, &job->error);
+        if (err)
+            hf_snapshot_writer_cancel(writer);
+        else
+            err = hf_snapshot_writer_finish(writer, &job->error);
+    }
+    job->size = data.size;
+    hf_buf_fini(&data);
+    return err;
+}
+
+static void run_job(struct hf_node_job *base)
+{
+    struct compact_job *job = (struct compact_job *)base;
+
+    switch (job->phase) {
+    case PHASE_LOAD:
+        job->err = load_table(job);
+        break;
+    case PHASE_APPLY:
+        job->err = apply_entries(job);
+        break;
+    case PHASE_WRITE:
+        job->err = write_snapshot(job);
+        break;
+    case PHASE_CLEAN:
+        job->err =
+            hf_snapshot_file_remove_old(job->disk, job->last, &job->error);
+        break;
+    }
+}
+
+/* ---- The end of a job ---------------------------------------------------*/
+
+static void give_up(struct hf_node *node)
+{
+    struct hf_compaction *compaction = &node->compaction;
+
+    free_table(compaction->table);
+    compaction->table = NULL;
+    compaction->target = 0;
+    compaction->retry = hf_time_add(node->now, RETRY_MS);
+}
+
+static void on_written(struct hf_node *node, const struct compact_job *job)
+{
+    struct hf_compaction *compaction = &node->compaction;
+    uint64_t index = job->meta.index;
+
+    free_table(compaction->table);
+    compaction->table = NULL;
+    compaction->target = 0;
+    compaction->count++;
+    compaction->size = job->size;
+    compaction->bytes -= compaction->target_bytes;
+    hf_wal_reserve(node->journal.wal, job->size);
+    if (hf_node_step(node,
+                     (struct hf_engine_event){.kind = HF_ENGINE_SNAPSHOT_TAKEN,
+                                              .index = index}))
+        return; /* another one is being installed */
+    compaction->obsolete = index;
+    if (index > node->opts.trailing)
+        hf_wal_compact(node->journal.wal, index - node->opts.trailing);
+}
+
+/* A full disk, or memory that is short, ends this attempt. Another snapshot in
+ * the way was installed meanwhile. Otherwise the disk or the log is broken. */
+static void on_failed(struct hf_node *node, const struct compact_job *job)
+{
+    if (job->phase == PHASE_WRITE)
+        hf_wal_reserve(node->journal.wal, node->compaction.size);
+    if (job->err == HF_ELIMIT || job->err == HF_ENOMEM || job->err == HF_EBUSY)
+        give_up(node);
+    else
+        hf_node_fail(node, &job->error);
+}
+
+static void end_job(struct hf_node *node, struct hf_node_job *base)
+{
+    struct compact_job *job = (struct compact_job *)base;
+    struct hf_compaction *compaction = &node->compaction;
+    bool is_restarted = compaction->target != job->meta.index;
+
+    if (is_restarted && job->phase != PHASE_CLEAN)
+        free_table(job->table);
+    else if (job->phase != PHASE_CLEAN)
+        compaction->table = job->table;
+    if (job->err)
+        on_failed(node, job);
+    else if (job->phase == PHASE_CLEAN)
+        compaction->obsolete = 0;
+    else if (is_restarted && job->phase == PHASE_WRITE)
+        hf_wal_reserve(node->journal.wal, compaction->size);
+    else if (!is_restarted && job->phase == PHASE_WRITE)
+        on_written(node, job);
+    else if (!is_restarted)
+        compaction->applied = job->last;
+    hf_buf_fini(&job->entries);
+    hf_buf_fini(&job->members);
+    free(job);
+}
+
+/* ---- The start of a job -------------------------------------------------*/
+
+static bool is_wanted(const struct hf_node *node)
+{
+    const struct hf_compaction *compaction = &node->compaction;
+    uint64_t least = compaction->size > node->opts.snapshot_bytes
+                         ? compaction->size
+                         : node->opts.snapshot_bytes;
+
+    return compaction->bytes >= least && node->now >= compaction->retry &&
+           !node->engine.installing &&
+           node->replica.applied > node->engine.snapshot.index &&
+           node->engine.durable > node->engine.snapshot.index;
+}
+
+static void choose_target(struct hf_node *node)
+{
+    struct hf_compaction *compaction = &node->compaction;
+    uint64_t durable = node->engine.durable;
+
+    compaction->target =
+        node->replica.applied < durable ? node->replica.applied : durable;
+    compaction->target_bytes = compaction->bytes;
+    compaction->applied = 0;
+}
+
+/* Copy the next entries. False if memory is short. */
+static bool copy_entries(struct hf_node *node, struct compact_job *job)
+{
+    uint64_t index = node->compaction.applied;
+
+    for (unsigned i = 0; i < PART_ENTRIES && index < node->compaction.target &&
+                         job->entries.size < PART_BYTES;
+         i++) {
+        const struct hf_entry *entry =
+            hf_entries_find(&node->engine.log, ++index);
+
+        if (!entry)
+            return false;
+        if (entry->kind == HF_ENTRY_COMMAND)
+            hf_buf_bytes(&job->entries, entry->data.data, entry->data.size);
+    }
+    job->last = index;
+    return !job->entries.failed;
+}
+
+static bool describe_target(struct hf_node *node, struct compact_job *job)
+{
+    const struct hf_engine_snapshot *snapshot = &node->engine.snapshot;
+
+    hf_buf_raw(&job->members, snapshot->members.data, snapshot->members.size);
+    job->meta = (struct hf_snapshot_meta){
+        .index = node->compaction.target,
+        .term = hf_entries_term(&node->engine.log, node->compaction.target),
+        .config_index = snapshot->members_index,
+        .config = {job->members.data, job->members.size},
+    };
+    return !job->members.failed;
+}
+
+static bool fill_job(struct hf_node *node, struct compact_job *job)
+{
+    struct hf_compaction *compaction = &node->compaction;
+
+    if (compaction->target == 0 && compaction->obsolete > 0) {
+        job->phase = PHASE_CLEAN;
+        job->last = compaction->obsolete;
+        return true;
+    }
+    if (compaction->target == 0)
+        choose_target(node);
+    if (!describe_target(node, job))
+        return false;
+    if (!compaction->table) {
+        job->phase = PHASE_LOAD;
+        job->last = node->engine.snapshot.index;
+        return true;
+    }
+    job->table = compaction->table;
+    if (compaction->applied < compaction->target) {
+        job->phase = PHASE_APPLY;
+        return copy_entries(node, job);
+    }
+    job->phase = PHASE_WRITE;
+    return hf_wal_reserve_lend(node->journal.wal);
+}
+
+struct hf_node_job *hf_compaction_job(struct hf_node *node)
+{
+    struct compact_job *job;
+
+    if (node->compaction.target == 0 && node->compaction.obsolete == 0 &&
+        !is_wanted(node))
+        return NULL;
+    job = calloc(1, sizeof(*job));
+    if (!job)
+        return NULL;
+    job->job = (struct hf_node_job){run_job, end_job};
+    job->disk = node->disk;
+    job->cluster = node->opts.cluster;
+    job->seed = node->opts.seed;
+    if (fill_job(node, job)) {
+        if (job->phase != PHASE_CLEAN)
+            node->compaction.table = NULL;
+        return &job->job;
+    }
+    hf_buf_fini(&job->entries);
+    hf_buf_fini(&job->members);
+    free(job);
+    return NULL;
+}
+
+void hf_compaction_restart(struct hf_node *node)
+{
+    struct hf_compaction *compaction = &node->compaction;
+
+    free_table(compaction->table);
+    compaction->table = NULL;
+    compaction->target = 0;
+    compaction->bytes = 0;
+    compaction->obsolete = node->engine.snapshot.index;
+}
+
+void hf_compaction_fini(struct hf_node *node)
+{
+    free_table(node->compaction.table);
+}
