@@ -27,8 +27,6 @@ static void send_messages(struct hf_node *node,
     for (size_t i = 0; i < update->message_count; i++) {
         const struct hf_message *message = &update->messages[i];
 
-        if (message->kind == HF_MESSAGE_APPEND)
-            node->append_version = message->version;
         if (update->after > node->journal.durable)
             (void)hf_outbox_add(&node->outbox, update->after, message);
         else
@@ -60,10 +58,8 @@ static void on_leading(struct hf_node *node, uint64_t term)
 {
     node->leading_term = term;
     node->in_office = false;
-    for (size_t i = 0; i < node->peers.count; i++) {
-        node->peers.list[i].told = 0;
+    for (size_t i = 0; i < node->peers.count; i++)
         hf_transfers_stop(node, &node->peers.list[i]);
-    }
     hf_proposals_reset(node);
     hf_reads_lead(node, term);
     hf_sessions_reset(node);

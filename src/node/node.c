@@ -17,32 +17,18 @@ void hf_node_set_time(struct hf_node *node, hf_time now)
 
 /* ---- Followers that are idle --------------------------------------------*/
 
-/* A follower learns with the next append what is committed, and if there is
- * nothing to append, with the next heartbeat. Send it an empty append at once,
- * so that its table is as new as the leader's. */
-static void tell_commit(struct hf_node *node, struct hf_peer *peer)
-{
-    uint64_t match = hf_engine_match(&node->engine, peer->id);
-    struct hf_message message = {
-        .kind = HF_MESSAGE_APPEND,
-        .peer = peer->id,
-        .term = node->leading_term,
-        .version = node->append_version,
-        .append = {.prev_index = match,
-                   .prev_term = hf_entries_term(&node->engine.log, match),
-                   .commit = node->commit},
-    };
-
-    if (peer->link == 0 || peer->was_appended || peer->told >= node->commit ||
-        match < node->commit || message.append.prev_term == 0)
-        return;
-    hf_peers_send_raft(node, &message);
-}
-
+/* A follower learns with the next append what is committed. If nothing else is
+ * sent to it, tell it at once, so that its table is as new as the leader's. */
 static void tell_commit_to_all(struct hf_node *node)
 {
-    for (size_t i = 0; hf_node_leads(node) && i < node->peers.count; i++)
-        tell_commit(node, &node->peers.list[i]);
+    for (size_t i = 0; hf_node_leads(node) && i < node->peers.count; i++) {
+        struct hf_peer *peer = &node->peers.list[i];
+        struct hf_message message;
+
+        if (peer->link != 0 && !peer->was_appended &&
+            hf_engine_tell_commit(&node->engine, peer->id, &message))
+            hf_peers_send_raft(node, &message);
+    }
 }
 
 /* ---- Leaving ------------------------------------------------------------*/

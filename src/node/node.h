@@ -52,7 +52,7 @@ struct hf_node_opts {
     struct hf_seed seed;     /* random: hash keys and election timeouts */
     uint64_t snapshot_bytes; /* log bytes between two snapshots, at least */
     uint32_t trailing;       /* entries kept before a snapshot */
-    uint32_t version;        /* highest table version of this build */
+    uint32_t version;        /* highest table version; default: of this build */
 };
 
 /* The services of the shell. None of them calls the node. */

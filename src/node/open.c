@@ -18,6 +18,8 @@ static void set_defaults(struct hf_node_opts *opts)
         opts->history_bytes = HF_NODE_HISTORY_BYTES;
     if (opts->snapshot_bytes == 0)
         opts->snapshot_bytes = HF_NODE_SNAPSHOT_BYTES;
+    if (opts->version == 0)
+        opts->version = HF_VERSION_NEWEST;
     if (opts->trailing == 0)
         opts->trailing = HF_NODE_TRAILING;
 }

@@ -110,11 +110,8 @@ void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message)
 
     if (!peer)
         return;
-    if (message->kind == HF_MESSAGE_APPEND) {
+    if (message->kind == HF_MESSAGE_APPEND)
         peer->was_appended = true;
-        if (message->append.commit > peer->told)
-            peer->told = message->append.commit;
-    }
     hf_message_encode(hf_peers_message(node), message);
     (void)hf_peers_send(node, peer, HF_PACKET_RAFT);
 }

@@ -18,7 +18,6 @@ struct hf_peer {
     bool has_frame;    /* there is an open one */
     bool low_space;    /* as the peer has reported */
     uint32_t version;  /* table version of the peer; 0: unknown */
-    uint64_t told;     /* highest commit index sent in this term */
     bool was_appended; /* an append goes out in this turn */
     struct hf_transfer_out transfer;
 };

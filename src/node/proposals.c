@@ -103,6 +103,12 @@ static bool needs_space(enum hf_command_kind kind)
            kind == HF_COMMAND_UPDATE;
 }
 
+/* The version that a command was encoded with is its first byte. */
+static uint8_t version_of(struct hf_bytes bytes)
+{
+    return *(const uint8_t *)bytes.data;
+}
+
 /* What is in the log must be valid: a replica that cannot decode it stops. */
 static enum hf_err check_command(struct hf_node *node, struct hf_bytes bytes,
                                  bool *no_space)
@@ -115,6 +121,8 @@ static enum hf_err check_command(struct hf_node *node, struct hf_bytes bytes,
         return HF_ELIMIT;
     if (hf_command_decode(&command, bytes.data, bytes.size))
         return HF_EPROTO;
+    if (version_of(bytes) > node->replica.store->table.version)
+        return HF_EUNSUPPORTED;
     *no_space = needs_space(command.kind) && hf_node_is_low_on_space(node);
     return *no_space ? HF_ELIMIT : HF_OK;
 }
@@ -281,6 +289,7 @@ static enum hf_err collect_waiting(struct hf_node *node, size_t *count)
 static size_t collect_own(struct hf_node *node, size_t ends[OWN_MAX])
 {
     struct hf_buf *own = &node->proposals.own;
+    uint8_t version = node->replica.store->table.version;
     struct hf_command command;
     size_t count = 0;
 
@@ -290,13 +299,17 @@ static size_t collect_own(struct hf_node *node, size_t ends[OWN_MAX])
         return 0;
     while (count < HF_NODE_EXPIRE_MAX &&
            hf_node_replica_take_due(&node->replica, node->now, &command)) {
-        hf_command_encode(&command, own);
+        hf_command_encode(&command, version, own);
         ends[count++] = own->size;
     }
     for (size_t i = 0;
          i < HF_SESSIONS_CLOSE_MAX && hf_sessions_take_due(node, &command);
          i++) {
-        hf_command_encode(&command, own);
+        hf_command_encode(&command, version, own);
+        ends[count++] = own->size;
+    }
+    if (hf_versions_raise(node, &command)) {
+        hf_command_encode(&command, version, own);
         ends[count++] = own->size;
     }
     return own->failed ? 0 : count;

@@ -44,11 +44,10 @@ struct hf_node {
     struct hf_outbox outbox;
     struct hf_node_replica replica;
     uint64_t commit;
-    uint64_t submitted;     /* index of the first command of the last SUBMIT */
-    uint64_t leader;        /* 0: unknown */
-    uint64_t leading_term;  /* 0: this node does not lead */
-    bool in_office;         /* an entry of leading_term is applied */
-    uint8_t append_version; /* of the library's APPEND messages */
+    uint64_t submitted;    /* index of the first command of the last SUBMIT */
+    uint64_t leader;       /* 0: unknown */
+    uint64_t leading_term; /* 0: this node does not lead */
+    bool in_office;        /* an entry of leading_term is applied */
 
     struct hf_peers peers;
     struct hf_lost lost;
@@ -61,6 +60,8 @@ struct hf_node {
     struct hf_compaction compaction;
     struct hf_transfers transfers;
 
+    uint64_t version_term; /* in which `version_proposed` was proposed */
+    uint8_t version_proposed;
     uint64_t flushes, elections, forwarded;
 };
 
@@ -88,6 +89,10 @@ void hf_node_apply(struct hf_node *node);
 /* A message from a peer; see receive.c. */
 void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
                      enum hf_packet_kind kind, struct hf_reader *reader);
+
+/* Fill in the VERSION that raises the table to what all members know, once per
+ * term. */
+bool hf_versions_raise(struct hf_node *node, struct hf_command *command);
 
 /* The disk is full here, or at so many others that no majority has space. */
 bool hf_node_is_low_on_space(const struct hf_node *node);

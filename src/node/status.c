@@ -33,6 +33,7 @@ void hf_node_status(const struct hf_node *node, struct hf_node_status *status)
         .applied = node->replica.applied,
         .last = node->engine.log.last,
         .snapshot = node->engine.snapshot.index,
+        .version = table->version,
         .low_space = hf_node_is_low_on_space(node),
         .holds = table->holds.count,
         .sessions = table->sessions.count,

@@ -37,7 +37,7 @@ static inline void call_start(struct sim_nodes *nodes, unsigned number,
     *call = (struct call){0};
     call->request.kind = command ? HF_NODE_COMMAND : HF_NODE_READ_INDEX;
     if (command)
-        hf_command_encode(command, &call->bytes);
+        hf_command_encode(command, HF_VERSION_FIRST, &call->bytes);
     call->request.command =
         (struct hf_bytes){call->bytes.data, call->bytes.size};
     call->request.deadline = sim_node_now(node) + ms;

@@ -1,0 +1,29 @@
+/* node_checks.h - what must be true of simulated nodes after every turn.
+ *
+ *   - nodes apply equal entries at equal indexes, before and after restarts;
+ *   - nodes that have applied the same entries have equal tables;
+ *   - a term has one leader;
+ *   - no node stops by itself. */
+#ifndef HF_TESTS_SIM_NODE_CHECKS_H
+#define HF_TESTS_SIM_NODE_CHECKS_H
+
+#include "sim/nodes.h"
+
+struct node_checks {
+    uint64_t *entries; /* hashes of committed entries, by index */
+    size_t capacity;
+    uint64_t applied[SIM_NODES];
+    uint64_t leader_of[4096]; /* by term */
+    uint64_t leaders;
+};
+
+void node_checks_init(struct node_checks *checks);
+void node_checks_fini(struct node_checks *checks);
+
+void node_checks_on_start(struct node_checks *checks, struct sim_node *node);
+void node_checks_on_turn(struct node_checks *checks, struct sim_node *node);
+
+/* All nodes run and have applied the same: their tables are equal. */
+void node_checks_equal(struct node_checks *checks, struct sim_nodes *nodes);
+
+#endif

@@ -1,0 +1,322 @@
+/* Simulations of whole nodes and their clients. A seed decides what clients do,
+ * and how network, disks, clocks and processes fail. node_checks.h lists what is
+ * checked after every turn; at the end, faults stop, everything that waits must
+ * be served, and the history of the clients is checked.
+ *
+ *   HF_SEEDS=N             run N seeds per case
+ *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
+ *   HF_SEED=N              run this seed only */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/runner.h"
+#include "node/state.h"
+#include "sim/lock_history.h"
+#include "sim/node_checks.h"
+#include "sim/node_faults.h"
+
+#define RUN_MS 20000
+
+static const char *running_case = "";
+static char replay[200]; /* how to replay the seed that is running */
+
+/* ---- Reporting the seed of a failure ------------------------------------*/
+
+/* The text is formatted before the run, because a signal handler prints it. */
+static void set_running_seed(uint64_t seed)
+{
+    (void)snprintf(replay, sizeof(replay),
+                   "\nto replay: HF_SEED=%llu test_node_simulation --serial "
+                   "%s\n",
+                   (unsigned long long)seed, running_case);
+}
+
+static void print_seed(void)
+{
+    if (write(STDERR_FILENO, replay, strlen(replay)) < 0)
+        return;
+}
+
+static void on_crash(int number)
+{
+    print_seed();
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+}
+
+/* Called by AddressSanitizer when it finds an error. */
+void __asan_on_error(void);
+void __asan_on_error(void)
+{
+    print_seed();
+}
+
+static int print_seed_of_failure(void **state)
+{
+    (void)state;
+    print_seed();
+    return 0;
+}
+
+/* ---- One seed -----------------------------------------------------------*/
+
+/* The nodes' `arg` is the clients, which come first. */
+static struct world {
+    struct lock_clients clients;
+    struct sim_nodes nodes;
+    struct node_faults faults;
+    struct node_checks checks;
+} world;
+
+static struct {
+    uint64_t grants, handovers, anchors, renewals, reads, crashes, cuts, pauses,
+        leaders, installs, snapshots, steps;
+} totals;
+
+static void on_start(void *arg, struct sim_node *node)
+{
+    lock_clients_on_start(arg, node);
+    node_checks_on_start(&world.checks, node);
+}
+
+static void on_turn(void *arg, struct sim_node *node)
+{
+    (void)arg;
+    node_checks_on_turn(&world.checks, node);
+}
+
+static void on_down(void *arg, struct sim_node *node)
+{
+    totals.installs += node->node->transfers.installed;
+    totals.snapshots += node->node->compaction.count;
+    lock_clients_on_down(arg, node);
+}
+
+static void begin(uint64_t seed, const struct node_faults_plan *plan)
+{
+    static const unsigned counts[] = {1, 3, 3, 5};
+    unsigned count = counts[seed % 4];
+
+    sim_nodes_init(&world.nodes, count, seed);
+    node_checks_init(&world.checks);
+    world.nodes.opts.snapshot_bytes = seed % 3 == 0 ? 2000 : 20000;
+    world.nodes.opts.trailing = 1 + (uint32_t)(seed % 50);
+    world.nodes.on_start = on_start;
+    world.nodes.on_turn = on_turn;
+    world.nodes.on_down = on_down;
+    world.nodes.arg = &world.clients;
+    lock_clients_init(&world.clients, &world.nodes, seed);
+    node_faults_init(&world.faults, &world.nodes, plan, seed);
+    for (unsigned i = 0; plan->clocks && i < world.clients.count; i++)
+        world.clients.list[i].drift =
+            (int32_t)hf_random_below(&world.faults.random, 20001) - 10000;
+    sim_nodes_start_all(&world.nodes);
+}
+
+static bool is_quiet(void *arg)
+{
+    (void)arg;
+    return lock_clients_are_idle(&world.clients);
+}
+
+static bool is_equal(void *arg)
+{
+    uint64_t applied = world.nodes.list[0].node->replica.applied;
+
+    (void)arg;
+    for (unsigned i = 0; i < world.nodes.count; i++) {
+        const struct hf_node *node = world.nodes.list[i].node;
+
+        if (node->replica.applied != applied ||
+            node->engine.log.last != applied)
+            return false;
+    }
+    return true;
+}
+
+/* All leases and sessions end by themselves. */
+static bool is_empty(void *arg)
+{
+    const struct hf_table *table =
+        &world.nodes.list[0].node->replica.store->table;
+
+    return table->holds.count == 0 && is_equal(arg);
+}
+
+static void end(void)
+{
+    world.clients.is_ending = true;
+    node_faults_end(&world.faults);
+    if (!sim_nodes_run(&world.nodes, 60000, is_quiet, NULL))
+        fail_msg("a client is not answered after the faults have ended");
+    if (!sim_nodes_run(&world.nodes, 60000, is_empty, NULL))
+        fail_msg("a key is held for ever");
+    node_checks_equal(&world.checks, &world.nodes);
+    lock_history_check(&world.clients);
+}
+
+static void add_totals(void)
+{
+    totals.grants += world.clients.grants;
+    totals.handovers += world.clients.handovers;
+    totals.anchors += world.clients.anchors;
+    totals.renewals += world.clients.renewals;
+    totals.reads += world.clients.reads;
+    totals.crashes += world.faults.crashes;
+    totals.cuts += world.faults.cuts;
+    totals.pauses += world.faults.pauses;
+    totals.leaders += world.checks.leaders;
+    totals.steps += world.nodes.schedule.fired;
+}
+
+/* Returns a hash of everything that was sent. */
+static uint64_t run_seed(uint64_t seed, const struct node_faults_plan *plan)
+{
+    set_running_seed(seed);
+    begin(seed, plan);
+    sim_nodes_run(&world.nodes, RUN_MS, NULL, NULL);
+    end();
+    add_totals();
+    sim_nodes_fini(&world.nodes);
+    lock_clients_fini(&world.clients);
+    node_checks_fini(&world.checks);
+    replay[0] = '\0';
+    return world.nodes.hash;
+}
+
+/* ---- Cases --------------------------------------------------------------*/
+
+static uint64_t number_from_env(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static double clock_seconds(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void print_totals(uint64_t count, double seconds)
+{
+    printf(
+        "%llu seeds, %.1f per second; %llu events, %llu leaders, %llu "
+        "crashes, %llu cuts, %llu pauses; %llu grants, %llu handovers, %llu "
+        "with age, %llu renewals, %llu reads; %llu snapshots, %llu "
+        "installed\n",
+        (unsigned long long)count, (double)count / seconds,
+        (unsigned long long)totals.steps, (unsigned long long)totals.leaders,
+        (unsigned long long)totals.crashes, (unsigned long long)totals.cuts,
+        (unsigned long long)totals.pauses, (unsigned long long)totals.grants,
+        (unsigned long long)totals.handovers,
+        (unsigned long long)totals.anchors, (unsigned long long)totals.renewals,
+        (unsigned long long)totals.reads, (unsigned long long)totals.snapshots,
+        (unsigned long long)totals.installs);
+}
+
+static void run_seeds(const char *name, uint64_t first, unsigned default_count,
+                      const struct node_faults_plan *plan)
+{
+    unsigned slowness = hf_test_slowness();
+    uint64_t count =
+        number_from_env("HF_SEEDS", default_count / (slowness * slowness) + 1);
+    uint64_t limit = number_from_env("HF_TORTURE_SECONDS", 0);
+    double started = clock_seconds();
+
+    running_case = name;
+    (void)signal(SIGABRT, on_crash);
+    (void)signal(SIGSEGV, on_crash);
+    (void)signal(SIGILL, on_crash);
+    if (getenv("HF_SEED")) {
+        first = number_from_env("HF_SEED", 1);
+        count = 1;
+    } else if (limit > 0) {
+        first = (uint64_t)time(NULL) * 1000000; /* seeds that were never run */
+        count = UINT64_MAX - first;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (limit > 0 && clock_seconds() - started > (double)limit)
+            count = i + 1; /* this seed is the last one */
+        (void)run_seed(first + i, plan);
+    }
+    print_totals(count, clock_seconds() - started);
+}
+
+static const struct node_faults_plan no_faults = {0};
+static const struct node_faults_plan network = {.network = true, .cuts = true};
+static const struct node_faults_plan crashes = {.crashes = true,
+                                                .slow_disks = true};
+static const struct node_faults_plan pauses = {.pauses = true, .clocks = true};
+static const struct node_faults_plan all_faults = {
+    .network = true,
+    .disorder = true,
+    .cuts = true,
+    .crashes = true,
+    .pauses = true,
+    .slow_disks = true,
+    .clocks = true,
+};
+
+static void without_faults(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 1, 20, &no_faults);
+}
+
+static void with_a_faulty_network(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 1000001, 60, &network);
+}
+
+static void with_crashes(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 2000001, 60, &crashes);
+}
+
+static void with_pauses_and_drifting_clocks(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 3000001, 60, &pauses);
+}
+
+static void with_all_faults(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 4000001, 100, &all_faults);
+}
+
+static void a_seed_reproduces_its_trace(void **state)
+{
+    (void)state;
+    running_case = __func__;
+    for (uint64_t seed = 5000001; seed < 5000005; seed++)
+        assert_true(run_seed(seed, &all_faults) == run_seed(seed, &all_faults));
+    assert_true(run_seed(5000001, &all_faults) !=
+                run_seed(5000002, &all_faults));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test_teardown(without_faults, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_a_faulty_network, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_crashes, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_pauses_and_drifting_clocks,
+                                  print_seed_of_failure),
+        cmocka_unit_test_teardown(with_all_faults, print_seed_of_failure),
+        cmocka_unit_test_teardown(a_seed_reproduces_its_trace,
+                                  print_seed_of_failure),
+    };
+
+    return hf_test_main("node-simulation", cases, HF_TEST_COUNT(cases), 0);
+}
