@@ -192,6 +192,7 @@ static void on_arrive(struct sim_event *event)
         sim_schedule_set(&nodes->schedule, event, nodes->schedule.now + 10);
         return;
     }
+    hf_dlist_remove(&segment->link); /* the node may close the connection */
     if (to->node && segment->number == conn->link) {
         hf_node_set_time(to->node, sim_node_now(to));
         hf_node_on_link_data(to->node, conn->link, segment->bytes,
@@ -202,7 +203,7 @@ static void on_arrive(struct sim_event *event)
 }
 
 static void send_segment(struct sim_conn *conn, const void *bytes, size_t size,
-                         bool overtakes)
+                         bool is_first, bool overtakes)
 {
     struct sim_nodes *nodes = conn->nodes;
     struct segment *segment = malloc(sizeof(*segment) + size);
@@ -216,10 +217,12 @@ static void send_segment(struct sim_conn *conn, const void *bytes, size_t size,
         .size = size,
     };
     memcpy(segment->bytes, bytes, size);
-    if (!overtakes && at < conn->last)
-        at = conn->last;
+    if (at < (overtakes ? conn->hello : conn->last))
+        at = overtakes ? conn->hello : conn->last;
     if (!overtakes)
         conn->last = at;
+    if (is_first)
+        conn->hello = at;
     hf_dlist_push_back(&conn->sent, &segment->link);
     sim_schedule_set(&nodes->schedule, &segment->arrive, at);
 }
@@ -253,10 +256,10 @@ void sim_conns_send(struct sim_nodes *nodes, uint64_t link, const void *bytes,
     conn->greeted = link;
     if (!is_first && happens(nodes, nodes->odds.lose))
         return;
-    send_segment(conn, bytes, size,
+    send_segment(conn, bytes, size, is_first,
                  !is_first && happens(nodes, nodes->odds.overtake));
     if (!is_first && happens(nodes, nodes->odds.repeat))
-        send_segment(conn, bytes, size, true);
+        send_segment(conn, bytes, size, false, true);
 }
 
 /* ---- Cuts ---------------------------------------------------------------*/

@@ -26,6 +26,7 @@ struct sim_conn {
     uint64_t greeted; /* the link on which something was sent */
     bool is_cut;
     hf_time last;         /* when the last bytes arrive */
+    hf_time hello;        /* when the first ones do */
     struct hf_dlist sent; /* bytes on their way */
     struct sim_event connect;
 };
