@@ -75,4 +75,9 @@
 #define HF_NODE_SNAPSHOT_PART 262144    /* bytes of a snapshot in a message */
 #define HF_NODE_OUT_MAX 16777216        /* bytes collected for one node */
 
+#define HF_RESP_LINE_MAX 4096     /* bytes of a line of the client protocol */
+#define HF_RESP_ELEMENTS_MAX 1024 /* values of one message */
+#define HF_RESP_FRAME_MAX 196608  /* bytes of one message */
+#define HF_LABEL_MAX HF_NOTE_MAX  /* bytes of the label of a session */
+
 #endif

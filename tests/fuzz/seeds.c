@@ -102,6 +102,30 @@ static void write_urls(void)
         write_numbered("fuzz_url", (int)i, urls[i], strlen(urls[i]));
 }
 
+/* Write streams for fuzz_resp: the first byte selects requests (1) or replies,
+ * and twice the size of the pieces. */
+static void write_streams(void)
+{
+    static const char *const streams[] = {
+        "\x01PING\r\n  LOCK a\t5 \n\n*1\r\n$4\r\nPING\r\n",
+        "\x05*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n*0\r\n*-1\r\nQUIT\r\n",
+        "\x03*100000000\r\n",
+        "\x07*1\r\n$100000000\r\n",
+        "\x09*4\r\n$1\r\n5\r\n$4\r\nREAD\r\n$3\r\nkey\r\n$1\r\n1\r\n",
+        "\x0b*4\r\n$1\r\n5\r\n$4\r\nOPEN\r\n$16\r\n0123456789abcdef\r\n"
+        "$1\r\nl\r\n",
+        "\x02+OK\r\n-BUSY held\r\n:-12\r\n$-1\r\n*-1\r\n",
+        "\x04*3\r\n:1\r\n*2\r\n+a\r\n$-1\r\n:2\r\n",
+        "\x06*6\r\n:7\r\n$4\r\nheld\r\n:1\r\n:2\r\n:0\r\n:9\r\n",
+        "\x08*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:0\r\n"
+        ":-1\r\n",
+        "\x0a*1\r\n*1\r\n*1\r\n",
+    };
+
+    for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++)
+        write_numbered("fuzz_resp", (int)i, streams[i], strlen(streams[i]));
+}
+
 /* Add a write for fuzz_arena. The kinds are: 0 an entry, 1 a snapshot, 2 a
  * snapshot without its checksum, 3 an entry with its header, 4 an offset and
  * bytes. */
@@ -260,6 +284,7 @@ int main(int argc, char **argv)
     folder = argv[1];
     write_commands();
     write_urls();
+    write_streams();
     write_tables();
     write_raft_messages();
     write_logs();

@@ -1,0 +1,145 @@
+/* mux.h - the messages of MUX mode, as structs and as bytes.
+ *
+ * `HELLO 1 MUX` switches a connection to this mode. Then each request begins
+ * with an id of the client's choice, and replies, which begin with the same id,
+ * come in any order. The id 0 is a push, which answers no request.
+ *
+ * Decoding accepts any message and returns HF_EPROTO if it is malformed.
+ * Decoded pointers point into the message. */
+#ifndef HF_WIRE_MUX_H
+#define HF_WIRE_MUX_H
+
+#include "wire/protocol.h"
+
+#define HF_MUX_ID_MAX ((uint64_t)INT64_MAX)
+#define HF_MUX_AGE_UNKNOWN (-1)
+
+/* ---- The handshake ------------------------------------------------------*/
+
+/* The reply to HELLO, in both modes. */
+struct hf_mux_hello {
+    uint64_t version;        /* HF_PROTOCOL_VERSION */
+    struct hf_bytes cluster; /* the id of the cluster, in hexadecimal digits */
+    uint64_t node;           /* the node that replies */
+    uint64_t leader;         /* 0: unknown */
+    struct hf_bytes address; /* the leader's, for clients; empty: unknown */
+    uint64_t table_version;  /* of commands and snapshots */
+    uint64_t requests_max;   /* requests without a reply of one connection */
+    uint64_t frame_max;      /* bytes of one request */
+};
+
+/* Write the request HELLO 1 MUX. */
+void hf_mux_write_hello(struct hf_buf *buf);
+
+void hf_mux_hello_encode(const struct hf_mux_hello *hello, struct hf_buf *buf);
+
+/* Returns the code and text if the reply is an error, and HF_EPROTO and no text
+ * if it is malformed. */
+enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
+                                const struct hf_resp_message *message,
+                                struct hf_bytes *text);
+
+/* ---- Requests -----------------------------------------------------------*/
+
+/* The comments of the members list the commands that use them. */
+struct hf_mux_request {
+    uint64_t id; /* 1 to HF_MUX_ID_MAX */
+    enum hf_verb verb;
+    bool linearizable;     /* LOOKUP, READ, LIST */
+    bool exact;            /* WATCH: only events of the key `key` itself */
+    uint32_t remaining_ms; /* DO: until the client's deadline */
+    uint64_t session;      /* ATTACH */
+    uint64_t watch;        /* WATCH, UNWATCH: its number */
+    uint64_t from;         /* WATCH: index of the first event; 0: from now on */
+    struct hf_nonce secret; /* OPEN, ATTACH: the secret of the session. LOOKUP:
+                               the nonce of the claim */
+    struct hf_key
+        key; /* LOOKUP, READ: key. LIST, WATCH: prefix, may be empty */
+    struct hf_bytes label;   /* OPEN */
+    struct hf_bytes command; /* DO: encoded by hf_command_encode() */
+};
+
+void hf_mux_request_encode(const struct hf_mux_request *request,
+                           struct hf_buf *buf);
+
+/* Decode a request. On failure request->id is set, or 0 if the request has no
+ * valid id, and so cannot be answered; `*cause` says what is wrong. */
+enum hf_err hf_mux_request_decode(struct hf_mux_request *request,
+                                  const struct hf_resp_message *message,
+                                  const char **cause);
+
+/* ---- Replies ------------------------------------------------------------*/
+
+struct hf_mux_reply {
+    uint64_t id;
+    enum hf_err err;        /* HF_OK, or the code of an error reply, */
+    struct hf_bytes text;   /* with its text */
+    uint64_t index;         /* DO: of the log. READ, LIST, LOOKUP, WATCH: of
+                                  the newest event */
+    uint64_t session;       /* OPEN */
+    int64_t age_ms;         /* DO: of a LOCK that was granted after a wait;
+                                  HF_MUX_AGE_UNKNOWN */
+    struct hf_bytes result; /* DO: hf_command_decode_result(). STATUS: text */
+    enum hf_claim_state state; /* LOOKUP */
+    uint64_t token;            /* LOOKUP: of a grant */
+    uint32_t generation;       /* LOOKUP: of a grant */
+    uint32_t position;         /* LOOKUP: of a waiter */
+    bool more;                 /* LIST: another page follows */
+    /* READ: one; LIST: the infos of this page, each a bulk string for
+     * hf_protocol_decode_info(). */
+    const struct hf_resp_value *infos;
+    size_t info_count;
+};
+
+/* Write a reply without infos: OPEN, ATTACH, DETACH, DO, LOOKUP, WATCH, UNWATCH,
+ * PING, STATUS, and any reply with an error. */
+void hf_mux_reply_encode(const struct hf_mux_reply *reply, enum hf_verb verb,
+                         struct hf_buf *buf);
+
+/* Write the start of a reply with infos; each info then is a bulk string. READ
+ * has one, and `more` is not used. */
+void hf_mux_reply_encode_infos(const struct hf_mux_reply *reply,
+                               enum hf_verb verb, size_t count,
+                               struct hf_buf *buf);
+
+/* The id of a message of the node: 0 for a push. */
+enum hf_err hf_mux_reply_id(const struct hf_resp_message *message,
+                            uint64_t *id);
+
+/* Decode the reply to a request with the command `verb`. An error reply decodes
+ * to HF_OK, and reply->err is its code. */
+enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
+                                const struct hf_resp_message *message);
+
+/* ---- Pushes -------------------------------------------------------------*/
+
+#define HF_MUX_PUSHES(X)                                                       \
+    X(GRANT)  /* nonce, token, generation, age_ms */                           \
+    X(EVENT)  /* watch, bytes */                                               \
+    X(LEADER) /* leader, address: the leader has changed */                    \
+    X(FULL)   /* the leader has too many connections: stay here */
+
+enum hf_mux_push_kind {
+#define HF_MUX_PUSH(name) HF_MUX_PUSH_##name,
+    HF_MUX_PUSHES(HF_MUX_PUSH)
+#undef HF_MUX_PUSH
+    HF_MUX_PUSH_COUNT
+};
+
+struct hf_mux_push {
+    enum hf_mux_push_kind kind;
+    struct hf_nonce nonce;
+    uint64_t token;
+    uint32_t generation;
+    int64_t age_ms; /* HF_MUX_AGE_UNKNOWN: no anchor is known */
+    uint64_t watch;
+    struct hf_bytes event; /* hf_protocol_decode_event() */
+    uint64_t leader;       /* 0: unknown */
+    struct hf_bytes address;
+};
+
+void hf_mux_push_encode(const struct hf_mux_push *push, struct hf_buf *buf);
+enum hf_err hf_mux_push_decode(struct hf_mux_push *push,
+                               const struct hf_resp_message *message);
+
+#endif
