@@ -80,4 +80,20 @@
 #define HF_RESP_FRAME_MAX 196608  /* bytes of one message */
 #define HF_LABEL_MAX HF_NOTE_MAX  /* bytes of the label of a session */
 
+#define HF_CLIENTS_MAX 16384         /* connections of clients of one node */
+#define HF_CLIENT_REQUESTS_MAX 1024  /* requests without a reply of one */
+#define HF_CLIENT_WATCHES_MAX 1024   /* watches of one */
+#define HF_CLIENT_LISTS_MAX 16       /* LISTs of one that run */
+#define HF_CLIENT_OUTPUT_MAX 1048576 /* bytes that one has not read */
+#define HF_CLIENT_ROOM 262144        /* of these, for events and lists */
+#define HF_CLIENT_SLOW_MS 10000      /* closed if it reads nothing so long */
+#define HF_CLIENT_IDLE_MS 30000      /* closed if it sends no request so long */
+#define HF_CLIENT_SWEEP_MS 1000      /* between two searches for these */
+#define HF_CLIENT_TIMEOUT_MS 10000   /* of requests that carry no deadline */
+#define HF_UNANSWERED_MAX 67108864   /* bytes of requests without a reply */
+#define HF_UNANSWERED_LOCK_MAX 58720256 /* of these, with LOCKs */
+#define HF_LIST_PAGE_BYTES 65536        /* of infos in one page of a list */
+#define HF_LIST_PAGE_KEYS 500           /* in one page */
+#define HF_LIST_STEP_KEYS 4096          /* visited in one turn */
+
 #endif

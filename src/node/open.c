@@ -3,6 +3,7 @@
 
 #include "log/directory.h"
 #include "log/snapshot_file.h"
+#include "node/clients.h"
 #include "node/incarnation.h"
 #include "node/state.h"
 
@@ -304,6 +305,8 @@ enum hf_err hf_node_open(const struct hf_node_opts *opts,
     err = init_parts(opened, error);
     if (!err)
         err = recover_all(opened, error);
+    if (!err && hf_clients_open(opened))
+        err = hf_error_set_code(error, HF_ENOMEM);
     if (err)
         hf_node_close(opened);
     else
@@ -315,6 +318,7 @@ void hf_node_close(struct hf_node *node)
 {
     if (!node)
         return;
+    hf_clients_free(node->clients);
     hf_transfers_fini(node);
     hf_compaction_fini(node);
     hf_journal_fini(&node->journal);

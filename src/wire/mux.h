@@ -74,6 +74,7 @@ struct hf_mux_reply {
     uint64_t id;
     enum hf_err err;        /* HF_OK, or the code of an error reply, */
     struct hf_bytes text;   /* with its text */
+    bool no_space;          /* HF_ELIMIT: a disk is full */
     uint64_t index;         /* DO: of the log. READ, LIST, LOOKUP, WATCH: of
                                   the newest event */
     uint64_t session;       /* OPEN */

@@ -21,7 +21,10 @@ static void write_error_reply(const struct hf_mux_reply *reply,
         size = sizeof(text) - 1;
     hf_copy(text, reply->text.data, size);
     begin_reply(reply, 1, buf);
-    hf_code_write(buf, reply->err, size > 0 ? text : NULL);
+    if (reply->no_space)
+        hf_resp_write_error(buf, HF_CODE_NOSPACE, text);
+    else
+        hf_code_write(buf, reply->err, size > 0 ? text : NULL);
 }
 
 static void write_lookup(const struct hf_mux_reply *reply, struct hf_buf *buf)
@@ -251,6 +254,16 @@ static bool read_result(struct hf_mux_reply *reply, enum hf_verb verb,
     }
 }
 
+static void read_error(struct hf_mux_reply *reply,
+                       const struct hf_resp_value *value)
+{
+    static const char no_space[] = HF_CODE_NOSPACE;
+
+    reply->err = hf_code_read(value, &reply->text);
+    reply->no_space = value->size >= sizeof(no_space) - 1 &&
+                      !memcmp(value->data, no_space, sizeof(no_space) - 1);
+}
+
 enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
                                 const struct hf_resp_message *message)
 {
@@ -260,7 +273,7 @@ enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
     if (!read_reply(message, &read.id, &words))
         return HF_EPROTO;
     if (words.count == 1 && words.values[0].kind == HF_RESP_ERROR)
-        read.err = hf_code_read(&words.values[0], &read.text);
+        read_error(&read, &words.values[0]);
     else if (!read_result(&read, verb, words))
         return HF_EPROTO;
     *reply = read;

@@ -254,6 +254,12 @@ static void replies_keep_their_members(void **state)
     reply.text = hf_bytes_of("the session is gone");
     recode_reply(&reply, HF_VERB_READ, &got, &buf);
     assert_true(hf_bytes_equal(got.text, reply.text));
+    assert_false(got.no_space);
+    reply.err = HF_ELIMIT;
+    reply.no_space = true;
+    recode_reply(&reply, HF_VERB_DO, &got, &buf);
+    assert_true(got.no_space);
+    assert_true(hf_bytes_equal(got.text, reply.text));
     hf_buf_fini(&buf);
 }
 

@@ -1,0 +1,59 @@
+/* clients.h - the client half of a node: connections that speak the protocol of
+ * holdfast-protocol(7).
+ *
+ * It reads requests, submits commands to the replication half (requests.h),
+ * answers reads from this node's table, streams events, and enforces the limits
+ * of clients (base/limits.h).
+ *
+ * Always true:
+ *   1. a command is answered with the outcome that the replication half reports,
+ *      never with what this node's own table shows;
+ *   2. the commands of nodes, EXPIRE, CLOSE and VERSION, are not accepted from
+ *      clients, and OPEN only by its own request;
+ *   3. requests and output take memory only within the limits, whatever a client
+ *      sends or fails to read;
+ *   4. output is sent once per turn and connection. */
+#ifndef HF_NODE_CLIENTS_H
+#define HF_NODE_CLIENTS_H
+
+#include "core/store.h"
+#include "node/hooks.h"
+#include "node/node.h"
+
+struct hf_clients;
+
+/* Serve clients: node->clients. */
+enum hf_err hf_clients_open(struct hf_node *node);
+
+struct hf_clients_opts {
+    struct hf_node *node;
+    const struct hf_node_ops *ops; /* borrowed */
+    void *arg;                     /* of `ops` */
+    struct hf_log_cluster cluster;
+    uint64_t id;         /* of this node */
+    struct hf_seed seed; /* random: nonces and secrets of plain clients */
+};
+
+/* Returns NULL if memory is exhausted. */
+struct hf_clients *hf_clients_new(const struct hf_clients_opts *opts);
+
+/* Free the connections, without closing them. */
+void hf_clients_free(struct hf_clients *clients);
+
+/* Input from the shell: see node.h. */
+void hf_clients_on_open(struct hf_clients *clients, uint64_t number);
+void hf_clients_on_data(struct hf_clients *clients, uint64_t number,
+                        const void *data, size_t size);
+void hf_clients_on_closed(struct hf_clients *clients, uint64_t number);
+void hf_clients_on_unsent(struct hf_clients *clients, uint64_t number,
+                          size_t size);
+
+/* For hf_node_set_hooks(), with the clients as the argument. */
+extern const struct hf_node_hooks hf_clients_hooks;
+
+/* What the replication half provides, besides requests.h, attachments.h and
+ * hf_node_status(): the time of this turn, and the table of this node. */
+hf_time hf_clients_now(const struct hf_node *node);
+struct hf_store *hf_clients_store(const struct hf_node *node);
+
+#endif

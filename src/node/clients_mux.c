@@ -1,0 +1,361 @@
+/* clients_mux.c - the requests of MUX mode. */
+#include "node/clients_state.h"
+
+/* ---- Replies ------------------------------------------------------------*/
+
+void hf_conn_reply_mux(struct hf_conn *conn, const struct hf_mux_reply *reply,
+                       enum hf_verb verb)
+{
+    hf_mux_reply_encode(reply, verb, &conn->output);
+    hf_conn_wrote(conn);
+}
+
+void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
+                             const char *text)
+{
+    const struct hf_mux_reply reply = {
+        .id = id,
+        .err = err,
+        .text = hf_bytes_of(text),
+    };
+
+    hf_conn_reply_mux(conn, &reply, HF_VERB_COUNT);
+}
+
+static void reply_done(struct hf_conn *conn, uint64_t id)
+{
+    hf_conn_reply_mux(conn, &(struct hf_mux_reply){.id = id}, HF_VERB_PING);
+}
+
+/* Reply with an error if the outcome is one. */
+static bool reply_outcome_error(const struct hf_op *op,
+                                const struct hf_node_outcome *outcome)
+{
+    const char *text = hf_op_error_text(outcome);
+    const struct hf_mux_reply reply = {
+        .id = op->mux.id,
+        .err = outcome->err,
+        .no_space = outcome->no_space,
+        .text = hf_bytes_of(text),
+    };
+
+    if (!outcome->err)
+        return false;
+    hf_conn_reply_mux(op->conn, &reply, op->mux.verb);
+    return true;
+}
+
+/* ---- Sessions -----------------------------------------------------------*/
+
+static void attach_session(struct hf_conn *conn, uint64_t session,
+                           const struct hf_mux_request *request)
+{
+    const struct hf_mux_reply reply = {.id = request->id, .session = session};
+    enum hf_err err =
+        hf_node_attach(conn->clients->opts.node, session, conn->number);
+
+    if (err) {
+        hf_conn_reply_mux_error(conn, request->id, err, NULL);
+        return;
+    }
+    conn->session = session;
+    hf_conn_reply_mux(conn, &reply, request->verb);
+}
+
+static void on_opened(struct hf_op *op, const struct hf_node_outcome *outcome)
+{
+    if (reply_outcome_error(op, outcome))
+        return;
+    if (outcome->result.err)
+        hf_conn_reply_mux_error(op->conn, op->mux.id, outcome->result.err,
+                                NULL);
+    else
+        attach_session(op->conn, outcome->result.session, &op->mux);
+}
+
+static enum hf_err open_session(struct hf_conn *conn,
+                                const struct hf_mux_request *request)
+{
+    const struct hf_command open = {
+        .kind = HF_COMMAND_OPEN,
+        .nonce = request->secret,
+        .note = request->label,
+    };
+
+    return hf_op_submit_command(conn, &open, request, on_opened);
+}
+
+static bool is_session_here(const struct hf_conn *conn,
+                            const struct hf_mux_request *request)
+{
+    const struct hf_session *session =
+        hf_table_find_secret(&hf_conn_store(conn)->table, &request->secret);
+
+    return session && session->id == request->session;
+}
+
+static void on_attach_read(struct hf_op *op,
+                           const struct hf_node_outcome *outcome)
+{
+    if (reply_outcome_error(op, outcome))
+        return;
+    if (is_session_here(op->conn, &op->mux))
+        attach_session(op->conn, op->mux.session, &op->mux);
+    else
+        hf_conn_reply_mux_error(op->conn, op->mux.id, HF_ECLOSED,
+                                "there is no such session");
+}
+
+/* Submit a READ_INDEX. The key of the request is copied. */
+static enum hf_err submit_read(struct hf_conn *conn,
+                               const struct hf_mux_request *request,
+                               hf_op_done_fn *done)
+{
+    struct hf_op *op;
+    enum hf_err err;
+
+    err =
+        hf_op_new(conn, (struct hf_bytes){request->key.data, request->key.size},
+                  false, &op);
+    if (err)
+        return err;
+    op->mux = *request;
+    op->mux.key.data = op->bytes;
+    return hf_op_submit(op, HF_NODE_READ_INDEX, HF_CLIENT_TIMEOUT_MS, done);
+}
+
+/* A session that this node knows can be attached at once: if it has been closed
+ * meanwhile, its commands are answered with HF_EINDOUBT. That it does not exist
+ * is certain only after a round, because this node may be behind. */
+static enum hf_err attach(struct hf_conn *conn,
+                          const struct hf_mux_request *request)
+{
+    if (!is_session_here(conn, request))
+        return submit_read(conn, request, on_attach_read);
+    attach_session(conn, request->session, request);
+    return HF_OK;
+}
+
+static void on_detached(struct hf_op *op, const struct hf_node_outcome *outcome)
+{
+    if (reply_outcome_error(op, outcome))
+        return;
+    if (outcome->result.err)
+        hf_conn_reply_mux_error(op->conn, op->mux.id, outcome->result.err,
+                                NULL);
+    else
+        reply_done(op->conn, op->mux.id);
+}
+
+static enum hf_err detach(struct hf_conn *conn,
+                          const struct hf_mux_request *request)
+{
+    const struct hf_command close = {
+        .kind = HF_COMMAND_CLOSE,
+        .session = conn->session,
+        .sequence = UINT64_MAX, /* the client sends nothing more */
+    };
+    enum hf_err err = hf_op_submit_command(conn, &close, request, on_detached);
+
+    if (err)
+        return err;
+    hf_node_detach(conn->clients->opts.node, conn->session, conn->number);
+    conn->session = 0;
+    return HF_OK;
+}
+
+/* ---- Commands -----------------------------------------------------------*/
+
+static void on_command_done(struct hf_op *op,
+                            const struct hf_node_outcome *outcome)
+{
+    struct hf_buf *scratch = hf_clients_scratch(op->clients);
+    struct hf_mux_reply reply = {
+        .id = op->mux.id,
+        .age_ms = outcome->age_ms,
+        .index = outcome->index,
+    };
+
+    if (reply_outcome_error(op, outcome))
+        return;
+    hf_command_encode_result(&outcome->result, scratch);
+    op->conn->output.failed |= scratch->failed;
+    reply.result = (struct hf_bytes){scratch->data, scratch->size};
+    hf_conn_reply_mux(op->conn, &reply, HF_VERB_DO);
+}
+
+/* The commands that a client may send. */
+static bool is_client_command(enum hf_command_kind kind)
+{
+    switch (kind) {
+    case HF_COMMAND_LOCK:
+    case HF_COMMAND_UNLOCK:
+    case HF_COMMAND_RENEW:
+    case HF_COMMAND_UPDATE:
+    case HF_COMMAND_CANCEL:
+    case HF_COMMAND_FORCE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum hf_err do_command(struct hf_conn *conn,
+                              const struct hf_mux_request *request)
+{
+    struct hf_command command;
+    struct hf_op *op;
+    enum hf_err err;
+
+    err = hf_command_decode(&command, request->command.data,
+                            request->command.size);
+    if (err)
+        return err;
+    if (!is_client_command(command.kind))
+        return HF_EDENIED;
+    if (conn->session == 0 || command.session != conn->session)
+        return HF_ESTATE;
+    err =
+        hf_op_new(conn, request->command, command.kind == HF_COMMAND_LOCK, &op);
+    if (err)
+        return err;
+    op->mux = *request;
+    return hf_op_submit(op, HF_NODE_COMMAND, request->remaining_ms,
+                        on_command_done);
+}
+
+/* ---- Reads --------------------------------------------------------------*/
+
+static void on_read_confirmed(struct hf_op *op,
+                              const struct hf_node_outcome *outcome)
+{
+    if (!reply_outcome_error(op, outcome))
+        hf_conn_read_reply(op->conn, &op->mux);
+}
+
+static enum hf_err read_state(struct hf_conn *conn,
+                              const struct hf_mux_request *request)
+{
+    if (request->linearizable)
+        return submit_read(conn, request, on_read_confirmed);
+    hf_conn_read_reply(conn, request);
+    return HF_OK;
+}
+
+static void on_list_confirmed(struct hf_op *op,
+                              const struct hf_node_outcome *outcome)
+{
+    enum hf_err err;
+
+    if (reply_outcome_error(op, outcome))
+        return;
+    err = hf_conn_list_start(op->conn, &op->mux, 0, UINT32_MAX);
+    if (err)
+        hf_conn_reply_mux_error(op->conn, op->mux.id, err, NULL);
+}
+
+static enum hf_err list_keys(struct hf_conn *conn,
+                             const struct hf_mux_request *request)
+{
+    if (request->linearizable)
+        return submit_read(conn, request, on_list_confirmed);
+    return hf_conn_list_start(conn, request, 0, UINT32_MAX);
+}
+
+static enum hf_err watch_keys(struct hf_conn *conn,
+                              const struct hf_mux_request *request)
+{
+    const struct hf_mux_reply reply = {
+        .id = request->id,
+        .index = hf_conn_store(conn)->table.index,
+    };
+    enum hf_err err = hf_conn_watch_add(conn, request);
+
+    if (!err)
+        hf_conn_reply_mux(conn, &reply, HF_VERB_WATCH);
+    return err;
+}
+
+/* ---- Requests -----------------------------------------------------------*/
+
+static enum hf_err report_status(struct hf_conn *conn, uint64_t id)
+{
+    struct hf_buf *scratch = hf_clients_scratch(conn->clients);
+    struct hf_mux_reply reply = {.id = id};
+
+    hf_report_status(conn->clients, scratch);
+    if (scratch->failed)
+        return HF_ENOMEM;
+    reply.result = (struct hf_bytes){scratch->data, scratch->size};
+    hf_conn_reply_mux(conn, &reply, HF_VERB_STATUS);
+    return HF_OK;
+}
+
+static enum hf_err execute_request(struct hf_conn *conn,
+                                   const struct hf_mux_request *request)
+{
+    switch (request->verb) {
+    case HF_VERB_OPEN:
+        return conn->session ? HF_ESTATE : open_session(conn, request);
+    case HF_VERB_ATTACH:
+        return conn->session ? HF_ESTATE : attach(conn, request);
+    case HF_VERB_DETACH:
+        return conn->session ? detach(conn, request) : HF_ESTATE;
+    case HF_VERB_DO:
+        return do_command(conn, request);
+    case HF_VERB_LOOKUP:
+    case HF_VERB_READ:
+        return read_state(conn, request);
+    case HF_VERB_LIST:
+        return list_keys(conn, request);
+    case HF_VERB_WATCH:
+        return watch_keys(conn, request);
+    case HF_VERB_UNWATCH:
+        hf_conn_watch_remove(conn, request->watch);
+        reply_done(conn, request->id);
+        return HF_OK;
+    case HF_VERB_STATUS:
+        return report_status(conn, request->id);
+    default:
+        reply_done(conn, request->id);
+        return HF_OK;
+    }
+}
+
+static const char *refusal_text(enum hf_err err)
+{
+    switch (err) {
+    case HF_EDENIED:
+        return "this command is for nodes only";
+    case HF_ESTATE:
+        return "a connection has one session, and sends its commands only";
+    case HF_EUNSUPPORTED:
+        return "the command has a version that this node does not know";
+    case HF_ELIMIT:
+        return "too many requests without a reply at this node";
+    default:
+        return hf_err_text(err);
+    }
+}
+
+void hf_conn_handle_mux(struct hf_conn *conn,
+                        const struct hf_resp_message *message)
+{
+    struct hf_mux_request request;
+    const char *cause;
+    enum hf_err err = hf_mux_request_decode(&request, message, &cause);
+
+    if (err && request.id == 0) {
+        conn->clients->counters.connections_broken++;
+        hf_conn_reply_error(conn, err, cause);
+        hf_conn_close(conn);
+        return;
+    }
+    if (err) {
+        hf_conn_reply_mux_error(conn, request.id, err, cause);
+        return;
+    }
+    err = execute_request(conn, &request);
+    if (err)
+        hf_conn_reply_mux_error(conn, request.id, err, refusal_text(err));
+}

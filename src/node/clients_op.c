@@ -1,0 +1,127 @@
+/* clients_op.c - requests of clients that wait for the replication half. */
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "node/clients_state.h"
+
+enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
+                      struct hf_op **op)
+{
+    struct hf_clients *clients = conn->clients;
+    size_t max = is_lock ? HF_UNANSWERED_LOCK_MAX : HF_UNANSWERED_MAX;
+    struct hf_op *made;
+
+    if (clients->unanswered + sizeof(*made) + bytes.size > max) {
+        clients->counters.requests_refused++;
+        return HF_ELIMIT;
+    }
+    made = malloc(sizeof(*made) + bytes.size);
+    if (!made)
+        return HF_ENOMEM;
+    *made = (struct hf_op){.clients = clients, .conn = conn};
+    made->size = sizeof(*made) + bytes.size;
+    hf_copy(made->bytes, bytes.data, bytes.size);
+    made->request.command = (struct hf_bytes){made->bytes, bytes.size};
+    clients->unanswered += made->size;
+    hf_dlist_push_back(&conn->ops, &made->link);
+    conn->op_count++;
+    *op = made;
+    return HF_OK;
+}
+
+void hf_op_free(struct hf_op *op)
+{
+    op->clients->unanswered -= op->size;
+    hf_dlist_remove(&op->link);
+    if (op->conn)
+        op->conn->op_count--;
+    free(op);
+}
+
+static void on_op_done(struct hf_node_request *request,
+                       const struct hf_node_outcome *outcome)
+{
+    struct hf_op *op = HF_CONTAINER(request, struct hf_op, request);
+    struct hf_conn *conn = op->conn;
+
+    if (conn && !conn->is_closing)
+        op->done(op, outcome);
+    hf_op_free(op);
+    /* Requests may be waiting for this one. */
+    if (conn && (conn->reader.size > 0 || conn->is_paused))
+        hf_conn_set_ready(conn);
+}
+
+enum hf_err hf_op_submit(struct hf_op *op, enum hf_node_request_kind kind,
+                         uint32_t remaining_ms, hf_op_done_fn *done)
+{
+    struct hf_node *node = op->clients->opts.node;
+    enum hf_err err;
+
+    op->done = done;
+    op->request.kind = kind;
+    op->request.done = on_op_done;
+    op->request.deadline = hf_time_add(hf_clients_now(node), remaining_ms);
+    err = hf_node_submit(node, &op->request);
+    if (err)
+        hf_op_free(op);
+    return err;
+}
+
+enum hf_err hf_op_submit_command(struct hf_conn *conn,
+                                 const struct hf_command *command,
+                                 const struct hf_mux_request *mux,
+                                 hf_op_done_fn *done)
+{
+    struct hf_buf *scratch = hf_clients_scratch(conn->clients);
+    bool is_lock = command->kind == HF_COMMAND_LOCK;
+    struct hf_op *op;
+    enum hf_err err;
+
+    hf_command_encode(command, hf_conn_store(conn)->table.version, scratch);
+    if (scratch->failed)
+        return HF_ENOMEM;
+    err = hf_op_new(conn, (struct hf_bytes){scratch->data, scratch->size},
+                    is_lock, &op);
+    if (err)
+        return err;
+    if (mux)
+        op->mux = *mux;
+    return hf_op_submit(op, HF_NODE_COMMAND, HF_CLIENT_TIMEOUT_MS, done);
+}
+
+void hf_op_close_session(struct hf_conn *conn)
+{
+    const struct hf_command close = {
+        .kind = HF_COMMAND_CLOSE,
+        .session = conn->session,
+        .sequence = conn->highest,
+    };
+    struct hf_op *op;
+
+    /* Without memory the leader closes the session, a little later. */
+    conn->session = 0;
+    if (hf_op_submit_command(conn, &close, NULL, NULL))
+        return;
+    op = HF_CONTAINER(conn->ops.prev, struct hf_op, link);
+    op->conn = NULL;
+    conn->op_count--;
+    hf_dlist_remove(&op->link);
+    hf_dlist_push_back(&conn->clients->orphans, &op->link);
+}
+
+const char *hf_op_error_text(const struct hf_node_outcome *outcome)
+{
+    switch (outcome->err) {
+    case HF_EUNAVAIL:
+        return "no leader answered in time; nothing was changed";
+    case HF_EINDOUBT:
+        return "no leader answered in time; the change may have been made";
+    case HF_ELIMIT:
+        return outcome->no_space
+                   ? "the disk of a node is full; unlock and renew still work"
+                   : "the leader has too many requests without an answer";
+    default:
+        return hf_err_text(outcome->err);
+    }
+}

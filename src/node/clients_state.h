@@ -1,0 +1,248 @@
+/* clients_state.h - connections and their requests, for the sources of the
+ * client half.
+ *
+ *     clients.c           connections: input, output, limits, turns
+ *     clients_op.c        requests that wait for the replication half
+ *     clients_mux.c       the requests of MUX mode
+ *     clients_plain.c     the commands of plain mode
+ *     clients_claim.c     a plain command on a lock, from OPEN to its reply
+ *     clients_read.c      READ and LOOKUP
+ *     clients_list.c      LIST, in pages
+ *     clients_watch.c     WATCH
+ *     clients_report.c    HELLO, INFO and STATUS
+ *     clients_node.c      the connection to the replication half */
+#ifndef HF_NODE_CLIENTS_STATE_H
+#define HF_NODE_CLIENTS_STATE_H
+
+#include "node/clients.h"
+#include "node/requests.h"
+#include "wire/mux.h"
+
+/* Shown by INFO. */
+#define HF_CLIENTS_COUNTERS(X)                                                 \
+    X(connections_accepted)                                                    \
+    X(connections_refused) /* at the limit */                                  \
+    X(connections_idle)    /* closed: no request for too long */               \
+    X(connections_slow)    /* closed: output was not read */                   \
+    X(connections_broken)  /* closed: malformed or too large input */          \
+    X(connections_paused)  /* too many requests without a reply */             \
+    X(requests)                                                                \
+    X(requests_refused) /* too many bytes without a reply */                   \
+    X(events)                                                                  \
+    X(events_dropped) /* reported as DROPPED, not their number */
+
+struct hf_clients_counters {
+#define HF_CLIENTS_COUNTER(name) uint64_t name;
+    HF_CLIENTS_COUNTERS(HF_CLIENTS_COUNTER)
+#undef HF_CLIENTS_COUNTER
+};
+
+struct hf_clients {
+    struct hf_clients_opts opts;
+    char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* as digits */
+    struct hf_map by_number;
+    struct hf_dlist conns;   /* all but those in `closing` */
+    struct hf_dlist closing; /* closed at the end of the turn */
+    struct hf_dlist output;  /* with output to send */
+    struct hf_dlist ready;   /* to continue in this turn, or in the next */
+    struct hf_dlist slow;    /* with output that the socket did not take */
+    struct hf_dlist watching;
+    struct hf_dlist orphans; /* ops without a connection */
+    struct hf_heap waits;    /* claims of plain clients, by their timer */
+    size_t wait_count;       /* claims that may be in `waits` */
+    size_t count;            /* connections */
+    size_t mux_count;
+    size_t unanswered; /* bytes of ops */
+    uint64_t drawn;    /* nonces drawn so far */
+    hf_time next_sweep;
+    struct hf_buf scratch; /* of one function at a time */
+    struct hf_clients_counters counters;
+};
+
+struct hf_conn_claim;
+
+struct hf_conn {
+    struct hf_map_link by_number;
+    struct hf_dlist link; /* in clients->conns or ->closing */
+    struct hf_dlist in_output;
+    struct hf_dlist in_ready;
+    struct hf_dlist in_slow;
+    struct hf_dlist in_watching;
+    struct hf_clients *clients;
+    uint64_t number;
+    hf_time heard;        /* when its last request arrived */
+    size_t unsent;        /* bytes that wait for the socket */
+    hf_time unsent_since; /* when that last became less */
+    struct hf_resp_reader reader;
+    struct hf_buf output;
+    struct hf_dlist ops; /* in order of arrival */
+    uint32_t op_count;
+    uint32_t watch_count;
+    struct hf_dlist watches;
+    struct hf_dlist lists; /* LISTs that run */
+    uint32_t list_count;
+    uint64_t session;            /* 0: none */
+    uint64_t highest;            /* the highest sequence of its commands */
+    struct hf_conn_claim *claim; /* of a plain client */
+    bool is_mux;
+    bool is_paused;
+    bool is_streaming; /* a list or a watch has more to write, without room */
+    bool is_closing;
+};
+
+/* ---- clients.c ----------------------------------------------------------*/
+
+struct hf_conn *hf_conn_find(const struct hf_clients *clients, uint64_t number);
+
+/* Close the connection at the end of the turn, after its output was sent. */
+void hf_conn_close(struct hf_conn *conn);
+
+/* Something was added to conn->output. If memory was short, output->failed is
+ * set, and the connection is closed. */
+void hf_conn_wrote(struct hf_conn *conn);
+
+/* Continue with the connection in this turn, or at once in the next. */
+void hf_conn_set_ready(struct hf_conn *conn);
+
+/* A list or a watch has more to write: continue in the next turn, or when the
+ * client has read enough. */
+void hf_conn_set_streaming(struct hf_conn *conn);
+
+/* Whether there is room for output that can wait: events and lists. */
+bool hf_conn_has_room(const struct hf_conn *conn);
+
+hf_time hf_conn_now(const struct hf_conn *conn);
+struct hf_store *hf_conn_store(const struct hf_conn *conn);
+
+/* 16 bytes that cannot be guessed without the node's seed. */
+struct hf_nonce hf_clients_draw(struct hf_clients *clients);
+
+/* An empty buffer, which is used until the caller returns. */
+static inline struct hf_buf *hf_clients_scratch(struct hf_clients *clients)
+{
+    clients->scratch.size = 0;
+    clients->scratch.failed = false;
+    return &clients->scratch;
+}
+
+/* ---- clients_op.c -------------------------------------------------------*/
+
+struct hf_op;
+typedef void hf_op_done_fn(struct hf_op *op,
+                           const struct hf_node_outcome *outcome);
+
+/* A request that waits for the replication half. */
+struct hf_op {
+    struct hf_node_request request;
+    struct hf_dlist link; /* in conn->ops, or in clients->orphans */
+    struct hf_clients *clients;
+    struct hf_conn *conn;      /* NULL: the connection is closed */
+    hf_op_done_fn *done;       /* the op is freed when it returns */
+    struct hf_mux_request mux; /* pointers point to `bytes` */
+    size_t size;               /* bytes that are charged */
+    uint8_t bytes[];
+};
+
+/* Make an op with a copy of the bytes. HF_ELIMIT, HF_ENOMEM: no op. `is_lock`:
+ * refuse it earlier, so that there is room to unlock. */
+enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
+                      struct hf_op **op);
+void hf_op_free(struct hf_op *op);
+
+/* Submit the op as a command, its bytes, or as a READ_INDEX. If that fails, the
+ * op is freed, and `done` does not run. */
+enum hf_err hf_op_submit(struct hf_op *op, enum hf_node_request_kind kind,
+                         uint32_t remaining_ms, hf_op_done_fn *done);
+
+/* Encode and submit a command of the node's own: OPEN or CLOSE, or a command of
+ * a plain client. */
+enum hf_err hf_op_submit_command(struct hf_conn *conn,
+                                 const struct hf_command *command,
+                                 const struct hf_mux_request *mux,
+                                 hf_op_done_fn *done);
+
+/* Close the session of a connection, without waiting for the outcome. */
+void hf_op_close_session(struct hf_conn *conn);
+
+/* The error text of an outcome that is not HF_OK. */
+const char *hf_op_error_text(const struct hf_node_outcome *outcome);
+
+/* ---- The modes ----------------------------------------------------------*/
+
+/* Execute one request. */
+void hf_conn_handle_mux(struct hf_conn *conn,
+                        const struct hf_resp_message *message);
+void hf_conn_handle_plain(struct hf_conn *conn,
+                          const struct hf_resp_message *message);
+
+/* An error reply of plain mode; a NULL text is the text of `err`. */
+void hf_conn_reply_error(struct hf_conn *conn, enum hf_err err,
+                         const char *text);
+void hf_conn_reply_ok(struct hf_conn *conn);
+
+/* Replies of MUX mode. */
+void hf_conn_reply_mux(struct hf_conn *conn, const struct hf_mux_reply *reply,
+                       enum hf_verb verb);
+void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
+                             const char *text);
+
+/* ---- clients_claim.c ----------------------------------------------------*/
+
+/* Execute a valid command of a plain client, whose session is filled in here. A
+ * LOCK waits up to `wait_ms`. The bytes are copied. */
+void hf_conn_claim_start(struct hf_conn *conn, const struct hf_command *command,
+                         uint32_t wait_ms);
+bool hf_conn_claim_is_busy(const struct hf_conn *conn);
+
+/* Whether a LOCK waits in a queue. */
+bool hf_conn_claim_is_waiting(const struct hf_conn *conn);
+void hf_conn_claim_on_grant(struct hf_conn *conn,
+                            const struct hf_node_grant *grant);
+void hf_conn_claim_on_ready(struct hf_conn *conn);
+void hf_conn_claim_on_timers(struct hf_clients *clients);
+void hf_conn_claim_free(struct hf_conn *conn);
+
+/* ---- clients_read.c -----------------------------------------------------*/
+
+struct hf_info hf_conn_read_info(const struct hf_store *store, hf_time now,
+                                 const struct hf_hold *hold,
+                                 char note[HF_NOTE_MAX + 1]);
+
+/* Reply to a READ or a LOOKUP, in the connection's mode. */
+void hf_conn_read_reply(struct hf_conn *conn,
+                        const struct hf_mux_request *request);
+
+/* Write an info as an array of names and values. */
+void hf_conn_read_write_pairs(struct hf_buf *buf, const struct hf_info *info);
+
+/* ---- clients_list.c -----------------------------------------------------*/
+
+/* Begin to reply to a LIST. A plain LIST has one page: `count` keys above the
+ * token `after`. */
+enum hf_err hf_conn_list_start(struct hf_conn *conn,
+                               const struct hf_mux_request *request,
+                               uint64_t after, uint32_t count);
+void hf_conn_list_continue(struct hf_conn *conn);
+void hf_conn_list_on_restored(struct hf_conn *conn);
+void hf_conn_list_free(struct hf_conn *conn);
+
+/* ---- clients_watch.c ----------------------------------------------------*/
+
+enum hf_err hf_conn_watch_add(struct hf_conn *conn,
+                              const struct hf_mux_request *request);
+void hf_conn_watch_remove(struct hf_conn *conn, uint64_t number);
+void hf_conn_watch_remove_all(struct hf_conn *conn);
+
+/* Write events while there is room. */
+void hf_conn_watch_continue(struct hf_conn *conn);
+void hf_conn_watch_on_restored(struct hf_conn *conn);
+
+/* ---- clients_report.c ---------------------------------------------------*/
+
+void hf_report_hello(struct hf_clients *clients, struct hf_buf *buf);
+void hf_report_info(struct hf_clients *clients, struct hf_buf *text);
+void hf_report_status(struct hf_clients *clients, struct hf_buf *text);
+void hf_report_leader(struct hf_clients *clients, uint64_t leader,
+                      struct hf_buf *buf);
+
+#endif

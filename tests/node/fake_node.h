@@ -1,0 +1,60 @@
+/* fake_node.h - a replication half for tests of the client half: a store of one
+ * node that applies each command in the turn after it was submitted.
+ *
+ * It defines struct hf_node and the functions of requests.h, attachments.h and
+ * hf_node_status(). It also stands for the shell: it records what is sent to
+ * connections. */
+#ifndef HF_TESTS_NODE_FAKE_NODE_H
+#define HF_TESTS_NODE_FAKE_NODE_H
+
+#include "node/clients.h"
+#include "node/requests.h"
+
+#define HF_FAKE_CONNS 8 /* connections that are recorded: 1 to 7 */
+
+struct hf_fake_conn {
+    struct hf_buf output; /* not yet taken by the test */
+    bool is_closed;
+    bool is_paused;
+    uint64_t session; /* attached here */
+    size_t sends;
+};
+
+struct hf_node {
+    hf_time now;
+    struct hf_store store;
+    struct hf_clients *clients;
+    struct hf_dlist requests;
+    struct hf_dlist granted; /* waiters, until the end of the command */
+    struct hf_fake_conn conns[HF_FAKE_CONNS];
+    uint64_t leader;
+    int64_t age_ms;                 /* of the grants that are reported */
+    bool is_stuck;                  /* nothing is applied */
+    bool loses_grants;              /* no grant is reported */
+    struct hf_node_outcome failure; /* err: of every request, */
+    enum hf_command_kind failing;   /* or of these commands only, if not 0 */
+    size_t submitted;
+    size_t abandoned;
+    size_t closed_conns; /* all that were closed, recorded or not */
+};
+
+void hf_fake_init(struct hf_node *node);
+void hf_fake_fini(struct hf_node *node);
+
+/* Turns at `now` until there is nothing more to do at once. */
+void hf_fake_turn(struct hf_node *node, hf_time now);
+
+/* Open a connection, and send it a text. */
+void hf_fake_open(struct hf_node *node, uint64_t conn);
+void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text);
+
+/* Compare the whole output, which is then taken; or send, turn and compare. `~`
+ * at the end of `wanted` stands for anything. */
+void hf_fake_expect(struct hf_node *node, uint64_t conn, const char *wanted);
+void hf_fake_call(struct hf_node *node, uint64_t conn, const char *text,
+                  const char *wanted);
+
+/* Replace the store by an empty one that has had `index` events. */
+void hf_fake_restore(struct hf_node *node, uint64_t index);
+
+#endif

@@ -1,0 +1,310 @@
+/* test_clients.c - connections of clients: limits, slow and silent clients,
+ * hostile input, memory. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/alloc.h"
+#include "lib/expect.h"
+#include "lib/runner.h"
+#include "node/clients_state.h"
+#include "node/fake_node.h"
+
+#define HELLO "*3\r\n$5\r\nHELLO\r\n$1\r\n1\r\n$3\r\nMUX\r\n"
+#define OPEN                                                                   \
+    "*4\r\n$1\r\n1\r\n$4\r\nOPEN\r\n$16\r\n0123456789abcdef\r\n$0\r\n\r\n"
+
+static int set_up(void **state)
+{
+    static struct hf_node node;
+
+    hf_fake_init(&node);
+    hf_fake_open(&node, 1);
+    hf_fake_open(&node, 2);
+    *state = &node;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    hf_fake_fini(*state);
+    return 0;
+}
+
+static const struct hf_clients_counters *counters(const struct hf_node *node)
+{
+    return &node->clients->counters;
+}
+
+static void switch_to_mux(struct hf_node *node, uint64_t conn)
+{
+    hf_fake_call(node, conn, HELLO, "*8\r\n~");
+}
+
+/* ---- Input --------------------------------------------------------------*/
+
+static void hostile_lengths_close_the_connection(void **state)
+{
+    struct hf_node *node = *state;
+
+    hf_fake_call(node, 1, "*100000000\r\n",
+                 "-LIMIT the array has too many elements\r\n");
+    assert_true(node->conns[1].is_closed);
+    hf_fake_call(node, 2, "*1\r\n$100000000\r\n",
+                 "-LIMIT the message is too large\r\n");
+    assert_true(node->conns[2].is_closed);
+    assert_int_equal(counters(node)->connections_broken, 2);
+    hf_fake_send(node, 1, "PING\r\n"); /* was on its way */
+    assert_int_equal(node->clients->count, 0);
+}
+
+static void input_may_come_byte_by_byte(void **state)
+{
+    static const char text[] = "*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\nPING\r\n";
+    struct hf_node *node = *state;
+
+    for (size_t i = 0; i < sizeof(text) - 1; i++) {
+        hf_clients_on_data(node->clients, 1, &text[i], 1);
+        hf_fake_turn(node, 1000);
+    }
+    hf_fake_expect(node, 1, "$3\r\nabc\r\n+PONG\r\n");
+}
+
+/* Replies to requests that wait take memory, and so do the requests. */
+static void too_many_requests_pause_the_connection(void **state)
+{
+    struct hf_node *node = *state;
+
+    switch_to_mux(node, 1);
+    hf_fake_call(node, 1, OPEN, "*2\r\n:1\r\n:1\r\n");
+    node->is_stuck = true;
+    for (int i = 0; i < HF_CLIENT_REQUESTS_MAX + 10; i++) {
+        assert_int_equal(node->conns[1].is_paused, i >= HF_CLIENT_REQUESTS_MAX);
+        hf_fake_send(node, 1,
+                     "*4\r\n$1\r\n7\r\n$4\r\nREAD\r\n$1\r\nk\r\n$1\r\n1\r\n");
+    }
+    assert_int_equal(node->submitted, 1 + HF_CLIENT_REQUESTS_MAX);
+    assert_int_equal(counters(node)->connections_paused, 1);
+    node->is_stuck = false;
+    hf_fake_turn(node, 1000);
+    assert_false(node->conns[1].is_paused);
+    assert_int_equal(node->submitted, 1 + HF_CLIENT_REQUESTS_MAX + 10);
+    assert_int_equal(node->clients->unanswered, 0);
+}
+
+static void a_plain_client_that_waits_is_not_read_without_bound(void **state)
+{
+    struct hf_node *node = *state;
+    char text[4001];
+
+    hf_fake_call(node, 1, "LOCK k 60000\r\n", "*3\r\n~");
+    hf_fake_call(node, 2, "LOCK k 60000 WAIT 5000\r\n", "");
+    assert_false(node->conns[2].is_paused);
+    memset(text, ' ', sizeof(text));
+    (void)snprintf(text + sizeof(text) - 7, 7, "PING\r\n");
+    for (int i = 0; i < 50; i++)
+        hf_fake_send(node, 2, text);
+    assert_true(node->conns[2].is_paused);
+    hf_fake_turn(node, 6000);
+    assert_false(node->conns[2].is_paused);
+    hf_fake_expect(node, 2, "-TIMEDOUT timed out\r\n+PONG\r\n+PONG\r\n~");
+}
+
+/* ---- Limits of the node -------------------------------------------------*/
+
+static void too_many_connections_are_refused(void **state)
+{
+    struct hf_node *node = *state;
+
+    for (uint64_t conn = 100; node->clients->count < HF_CLIENTS_MAX; conn++)
+        hf_fake_open(node, conn);
+    hf_fake_open(node, 3);
+    hf_fake_expect(node, 3, "-LIMIT this node has too many connections\r\n");
+    assert_true(node->conns[3].is_closed);
+    assert_int_equal(counters(node)->connections_refused, 1);
+    hf_clients_on_closed(node->clients, 100);
+    hf_fake_open(node, 3);
+    hf_fake_call(node, 3, "PING\r\n", "+PONG\r\n");
+}
+
+/* LOCKs are refused first, so that holders can still unlock. */
+static void unanswered_bytes_are_limited(void **state)
+{
+    struct hf_node *node = *state;
+
+    hf_fake_call(node, 1, "LOCK k 60000\r\n", "*3\r\n~");
+    node->clients->unanswered += HF_UNANSWERED_LOCK_MAX;
+    hf_fake_call(node, 1, "LOCK k 60000\r\n", "-LIMIT limit reached\r\n");
+    hf_fake_call(node, 1, "UNLOCK k 00000000000000000000000000000000 1\r\n",
+                 "-NOTOWNER held by another claim\r\n");
+    node->clients->unanswered += HF_UNANSWERED_MAX - HF_UNANSWERED_LOCK_MAX;
+    hf_fake_call(node, 1, "READ k\r\n", "-LIMIT limit reached\r\n");
+    hf_fake_call(node, 1, "PING\r\n", "+PONG\r\n");
+    assert_int_equal(counters(node)->requests_refused, 2);
+    node->clients->unanswered -= HF_UNANSWERED_MAX;
+    assert_int_equal(node->clients->unanswered, 0);
+}
+
+/* ---- Slow and silent clients --------------------------------------------*/
+
+static void a_client_that_does_not_read_is_closed(void **state)
+{
+    struct hf_node *node = *state;
+
+    hf_clients_on_unsent(node->clients, 1, HF_CLIENT_OUTPUT_MAX);
+    hf_fake_call(node, 1, "PING\r\n", "");
+    assert_true(node->conns[1].is_closed);
+    assert_int_equal(counters(node)->connections_slow, 1);
+}
+
+static void a_client_that_reads_nothing_for_long_is_closed(void **state)
+{
+    struct hf_node *node = *state;
+
+    hf_clients_on_unsent(node->clients, 1, 500);
+    hf_fake_turn(node, 9000);
+    hf_clients_on_unsent(node->clients, 1, 400); /* it reads a little */
+    hf_fake_turn(node, 18000);
+    assert_false(node->conns[1].is_closed);
+    hf_fake_turn(node, 19999);
+    assert_true(node->conns[1].is_closed);
+    assert_int_equal(counters(node)->connections_slow, 1);
+}
+
+static void a_client_that_reads_everything_is_not_slow(void **state)
+{
+    struct hf_node *node = *state;
+
+    hf_clients_on_unsent(node->clients, 1, 500);
+    hf_clients_on_unsent(node->clients, 1, 0);
+    hf_fake_turn(node, 25000);
+    assert_false(node->conns[1].is_closed);
+}
+
+static void silent_connections_are_closed(void **state)
+{
+    struct hf_node *node = *state;
+
+    switch_to_mux(node, 1);
+    hf_fake_turn(node, 20000);
+    hf_fake_call(node, 1, "1 PING\r\n", "*2\r\n:1\r\n+OK\r\n");
+    hf_fake_turn(node, 31000);
+    assert_false(node->conns[1].is_closed);
+    assert_true(node->conns[2].is_closed);
+    hf_fake_turn(node, 50000);
+    assert_true(node->conns[1].is_closed);
+    assert_int_equal(counters(node)->connections_idle, 2);
+}
+
+/* Bytes do not count, only whole requests. */
+static void a_request_must_not_take_forever(void **state)
+{
+    struct hf_node *node = *state;
+
+    for (hf_time now = 1000; now < 31000; now += 1000) {
+        hf_fake_send(node, 1, "x");
+        hf_fake_turn(node, now);
+        assert_false(node->conns[1].is_closed);
+    }
+    hf_fake_turn(node, 31000);
+    assert_true(node->conns[1].is_closed);
+}
+
+static void plain_clients_that_wait_may_be_silent(void **state)
+{
+    struct hf_node *node = *state;
+
+    hf_fake_open(node, 3);
+    hf_fake_call(node, 3, "LOCK k 600000\r\n", "*3\r\n~");
+    hf_fake_call(node, 1, "LOCK k 60000 WAIT 100000\r\n", "");
+    hf_fake_call(node, 2, "WATCH k\r\n", ":2\r\n");
+    hf_fake_turn(node, 90000);
+    assert_false(node->conns[1].is_closed);
+    assert_false(node->conns[2].is_closed);
+    assert_true(node->conns[3].is_closed);
+}
+
+/* ---- Memory -------------------------------------------------------------*/
+
+/* 10,000 idle sessions should not need 60 MiB. */
+static void idle_connections_are_small(void **state)
+{
+    struct hf_node *node = *state;
+    long before;
+
+    hf_fake_turn(node, 1000);
+    before = hf_alloc_bytes();
+    for (uint64_t conn = 1000; conn < 2000; conn++) {
+        hf_fake_open(node, conn);
+        hf_fake_send(node, conn, HELLO);
+        hf_fake_turn(node, 1000);
+    }
+    assert_true((hf_alloc_bytes() - before) / 1000 < 2048);
+}
+
+static const char *const script[] = {
+    "PING\r\n",
+    "LOCK a 60000 NONCE 000000000000000000000000000000aa\r\n",
+    "WATCH a FROM 1\r\nUNWATCH\r\n",
+    "LIST\r\nREAD a\r\nREAD a LOCAL\r\nINFO\r\nSTATUS\r\n",
+    "LOOKUP a 000000000000000000000000000000aa\r\n",
+    "UNLOCK a 000000000000000000000000000000aa 1\r\n",
+    HELLO,
+};
+
+static void run_script(struct hf_node *node)
+{
+    hf_fake_open(node, 3);
+    for (size_t i = 0; i < HF_TEST_COUNT(script); i++) {
+        if (node->conns[3].is_closed)
+            return;
+        hf_fake_send(node, 3, script[i]);
+        hf_fake_turn(node, 1000);
+        node->conns[3].output.size = 0;
+    }
+    hf_clients_on_closed(node->clients, 3);
+    hf_fake_turn(node, 1000);
+}
+
+/* Without memory a request fails or its connection is closed; the node and the
+ * other connections go on. */
+static void running_out_of_memory_harms_one_connection(void **state)
+{
+    struct hf_node *node = *state;
+    bool failed = true;
+
+    for (unsigned long nth = 1; failed; nth++) {
+        hf_alloc_fail(nth, 1);
+        run_script(node);
+        failed = hf_alloc_failed();
+        hf_fake_call(node, 2, "PING\r\n", "+PONG\r\n");
+        if (!node->conns[3].is_closed)
+            hf_clients_on_closed(node->clients, 3);
+        hf_fake_turn(node, 1000);
+        assert_int_equal(node->clients->unanswered, 0);
+        assert_int_equal(node->clients->count, 2);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(hostile_lengths_close_the_connection),
+        CASE(input_may_come_byte_by_byte),
+        CASE(too_many_requests_pause_the_connection),
+        CASE(a_plain_client_that_waits_is_not_read_without_bound),
+        CASE(too_many_connections_are_refused),
+        CASE(unanswered_bytes_are_limited),
+        CASE(a_client_that_does_not_read_is_closed),
+        CASE(a_client_that_reads_nothing_for_long_is_closed),
+        CASE(a_client_that_reads_everything_is_not_slow),
+        CASE(silent_connections_are_closed),
+        CASE(a_request_must_not_take_forever),
+        CASE(plain_clients_that_wait_may_be_silent),
+        CASE(idle_connections_are_small),
+        CASE(running_out_of_memory_harms_one_connection),
+    };
+
+    return hf_test_main("clients", cases, HF_TEST_COUNT(cases), 0);
+}
