@@ -272,7 +272,7 @@ static enum hf_err init_parts(struct hf_node *node, struct hf_error *error)
     hf_sessions_init(&node->sessions);
     hf_peers_init(node);
     hf_reads_init(node);
-    hf_lost_init(&node->lost, node->opts.id, &members);
+    hf_lost_init(&node->lost, node->opts.id, &members, node->opts.election_ms);
     if (!err)
         err = hf_node_replica_init(&node->replica, &node->opts.seed,
                                    node->opts.history_bytes);

@@ -193,9 +193,10 @@ static void report_lost(struct hf_node *node, uint64_t leader)
     };
 
     hf_lost_report(&node->lost, node->opts.id, message.term,
-                   message.vote.last_term, message.vote.last_index);
+                   &(struct hf_lost_log){node->now, message.vote.last_term,
+                                         message.vote.last_index});
     send_lost(node, &message);
-    if (hf_lost_elects(&node->lost, message.term))
+    if (hf_lost_elects(&node->lost, message.term, node->now))
         (void)hf_node_step(
             node, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
                                            .peer = leader});

@@ -18,9 +18,10 @@ static void on_leader_lost(struct hf_node *node,
     uint64_t term = hf_engine_term(&node->engine);
 
     hf_lost_report(&node->lost, message->peer, message->term,
-                   message->vote.last_term, message->vote.last_index);
+                   &(struct hf_lost_log){node->now, message->vote.last_term,
+                                         message->vote.last_index});
     if (message->term == term && node->leader != 0 &&
-        hf_lost_elects(&node->lost, term))
+        hf_lost_elects(&node->lost, term, node->now))
         (void)hf_node_step(
             node, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
                                            .peer = node->leader});
@@ -47,8 +48,9 @@ static void on_raft(struct hf_node *node, struct hf_peer *peer,
     } else if (message.kind == HF_MESSAGE_LEADER_LOST) {
         on_leader_lost(node, &message);
     } else if (!is_too_much(node, &message)) {
-        if (message.kind == HF_MESSAGE_APPEND)
-            hf_lost_clear(&node->lost, message.term);
+        if (message.kind == HF_MESSAGE_APPEND &&
+            message.term == hf_engine_term(&node->engine))
+            hf_lost_clear(&node->lost);
         (void)hf_node_step(node,
                            (struct hf_engine_event){.kind = HF_ENGINE_RECEIVE,
                                                     .message = &message});

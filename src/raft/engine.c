@@ -396,6 +396,13 @@ enum hf_err hf_engine_step(struct hf_engine *engine,
 
 /* ---- State --------------------------------------------------------------*/
 
+uint64_t hf_engine_after(const struct hf_engine *engine)
+{
+    return engine->hard_state_write > engine->durable_write
+               ? engine->hard_state_write
+               : 0;
+}
+
 uint64_t hf_engine_term(const struct hf_engine *engine)
 {
     return raft_current_term(engine->raft);

@@ -107,7 +107,10 @@ struct hf_engine_update {
     const struct hf_message *messages; /* each to its `peer` */
     size_t message_count;
     uint64_t after; /* send the messages when this write is durable; 0: now */
-    uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX]; /* send a snapshot to these */
+    /* Send the newest durable snapshot to these, again and again until
+     * hf_engine_match() has reached its index or this is no longer the leader.
+     * The same peer may be named again meanwhile. */
+    uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX];
     size_t snapshot_peer_count;
     enum hf_engine_role role;
     uint64_t leader; /* 0: unknown. It may be dead */
@@ -124,7 +127,8 @@ struct hf_engine {
     struct raft *raft;
     struct hf_entries log; /* load it before the start, then only read it */
     struct hf_membership members;
-    struct hf_engine_snapshot snapshot; /* the newest; `members` are owned */
+    struct hf_engine_snapshot snapshot; /* the newest; a new one has the same
+                                           members */
     struct hf_buf members_bytes;
     uint64_t commit;
     uint64_t durable;     /* index up to which the log is known to be durable */
@@ -177,6 +181,10 @@ enum hf_err hf_engine_start(struct hf_engine *engine,
 enum hf_err hf_engine_step(struct hf_engine *engine,
                            const struct hf_engine_event *event,
                            struct hf_engine_update *update);
+
+/* The write that other messages of the node must wait for, such as an echo or a
+ * report of a lost leader; 0: none. They contain the term, too. */
+uint64_t hf_engine_after(const struct hf_engine *engine);
 
 uint64_t hf_engine_term(const struct hf_engine *engine);
 enum hf_engine_role hf_engine_role(const struct hf_engine *engine);

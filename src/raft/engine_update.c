@@ -315,8 +315,7 @@ static void number_write(struct hf_engine *engine,
     }
     if (update->changes & HF_ENGINE_HARD_STATE)
         engine->hard_state_write = write.number;
-    if (engine->hard_state_write > engine->durable_write)
-        update->after = engine->hard_state_write;
+    update->after = hf_engine_after(engine);
 }
 
 /* Split a message if its entries have too many bytes: what does not fit follows

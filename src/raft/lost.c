@@ -3,36 +3,48 @@
 #include "base/assert.h"
 
 void hf_lost_init(struct hf_lost *lost, uint64_t id,
-                  const struct hf_membership *voters)
+                  const struct hf_membership *voters, uint32_t valid_ms)
 {
     HF_ASSERT(hf_membership_is_valid(voters));
-    *lost = (struct hf_lost){.voters = *voters, .id = id};
+    *lost = (struct hf_lost){
+        .voters = *voters,
+        .id = id,
+        .valid_ms = valid_ms,
+    };
 }
 
-static void forget_reports(struct hf_lost *lost, uint64_t term)
+static struct hf_lost_report *find_report(struct hf_lost *lost, uint64_t voter)
 {
-    lost->term = term;
-    memset(lost->reports, 0, sizeof(lost->reports));
+    for (size_t i = 0; i < lost->voters.count; i++) {
+        if (lost->voters.voters[i] == voter)
+            return &lost->reports[i];
+    }
+    return NULL;
 }
 
 void hf_lost_report(struct hf_lost *lost, uint64_t voter, uint64_t term,
-                    uint64_t last_term, uint64_t last_index)
+                    const struct hf_lost_log *log)
 {
-    if (term < lost->term)
+    struct hf_lost_report *report = find_report(lost, voter);
+
+    if (!report || term < lost->term)
         return;
     if (term > lost->term)
-        forget_reports(lost, term);
-    for (size_t i = 0; i < lost->voters.count; i++) {
-        if (lost->voters.voters[i] == voter)
-            lost->reports[i] =
-                (struct hf_lost_report){true, last_term, last_index};
-    }
+        memset(lost->reports, 0, sizeof(lost->reports));
+    lost->term = term;
+    *report = (struct hf_lost_report){
+        .until = hf_time_add(log->now, lost->valid_ms),
+        .last_term = log->last_term,
+        .last_index = log->last_index,
+    };
 }
 
-void hf_lost_clear(struct hf_lost *lost, uint64_t term)
+void hf_lost_clear(struct hf_lost *lost)
 {
-    if (term >= lost->term)
-        forget_reports(lost, term);
+    struct hf_lost_report *report = find_report(lost, lost->id);
+
+    if (report)
+        report->until = 0;
 }
 
 static bool is_more_complete(const struct hf_lost_report *a,
@@ -44,7 +56,7 @@ static bool is_more_complete(const struct hf_lost_report *a,
 }
 
 /* Voters are in order of their ids, so the first of equals has the lowest. */
-bool hf_lost_elects(const struct hf_lost *lost, uint64_t term)
+bool hf_lost_elects(const struct hf_lost *lost, uint64_t term, hf_time now)
 {
     size_t count = 0;
     size_t best = 0;
@@ -52,7 +64,7 @@ bool hf_lost_elects(const struct hf_lost *lost, uint64_t term)
     if (term != lost->term)
         return false;
     for (size_t i = 0; i < lost->voters.count; i++) {
-        if (!lost->reports[i].reported)
+        if (lost->reports[i].until <= now)
             continue;
         if (count++ == 0 ||
             is_more_complete(&lost->reports[i], &lost->reports[best]))

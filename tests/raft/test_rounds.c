@@ -152,21 +152,28 @@ static void waiting_reads_have_a_limit(void **state)
 
 /* ---- lost.c -------------------------------------------------------------*/
 
+static void report(struct hf_lost *lost, uint64_t voter, uint64_t term,
+                   uint64_t last_term, uint64_t last_index)
+{
+    hf_lost_report(lost, voter, term,
+                   &(struct hf_lost_log){1000, last_term, last_index});
+}
+
 static void one_broken_connection_deposes_no_leader(void **state)
 {
     struct hf_lost lost;
 
     (void)state;
-    hf_lost_init(&lost, 1, &four);
-    hf_lost_report(&lost, 1, 5, 5, 10);
-    assert_false(hf_lost_elects(&lost, 5));
-    hf_lost_report(&lost, 2, 5, 5, 10);
-    hf_lost_report(&lost, 2, 5, 5, 10);
-    assert_false(hf_lost_elects(&lost, 5)); /* 2 of 4 */
-    hf_lost_report(&lost, 9, 5, 5, 10);     /* a stranger */
-    assert_false(hf_lost_elects(&lost, 5));
-    hf_lost_report(&lost, 3, 5, 5, 10);
-    assert_true(hf_lost_elects(&lost, 5));
+    hf_lost_init(&lost, 1, &four, 100);
+    report(&lost, 1, 5, 5, 10);
+    assert_false(hf_lost_elects(&lost, 5, 1000));
+    report(&lost, 2, 5, 5, 10);
+    report(&lost, 2, 5, 5, 10);
+    assert_false(hf_lost_elects(&lost, 5, 1000)); /* 2 of 4 */
+    report(&lost, 9, 5, 5, 10);                   /* a stranger */
+    assert_false(hf_lost_elects(&lost, 5, 1000));
+    report(&lost, 3, 5, 5, 10);
+    assert_true(hf_lost_elects(&lost, 5, 1000));
 }
 
 static void the_most_complete_log_stands_for_election(void **state)
@@ -174,18 +181,18 @@ static void the_most_complete_log_stands_for_election(void **state)
     struct hf_lost lost;
 
     (void)state;
-    hf_lost_init(&lost, 2, &three);
-    hf_lost_report(&lost, 2, 5, 4, 12);
-    hf_lost_report(&lost, 3, 5, 5, 10);
-    assert_false(hf_lost_elects(&lost, 5)); /* node 3 has a later term */
-    hf_lost_report(&lost, 2, 5, 5, 9);
-    assert_false(hf_lost_elects(&lost, 5)); /* and a longer log */
-    hf_lost_report(&lost, 2, 5, 5, 11);
-    assert_true(hf_lost_elects(&lost, 5));
-    hf_lost_report(&lost, 3, 5, 5, 11);
-    assert_true(hf_lost_elects(&lost, 5)); /* the lowest id of equals */
-    hf_lost_report(&lost, 1, 5, 5, 11);
-    assert_false(hf_lost_elects(&lost, 5));
+    hf_lost_init(&lost, 2, &three, 100);
+    report(&lost, 2, 5, 4, 12);
+    report(&lost, 3, 5, 5, 10);
+    assert_false(hf_lost_elects(&lost, 5, 1000)); /* node 3 has a later term */
+    report(&lost, 2, 5, 5, 9);
+    assert_false(hf_lost_elects(&lost, 5, 1000)); /* and a longer log */
+    report(&lost, 2, 5, 5, 11);
+    assert_true(hf_lost_elects(&lost, 5, 1000));
+    report(&lost, 3, 5, 5, 11);
+    assert_true(hf_lost_elects(&lost, 5, 1000)); /* the lowest id of equals */
+    report(&lost, 1, 5, 5, 11);
+    assert_false(hf_lost_elects(&lost, 5, 1000));
 }
 
 static void reports_of_other_terms_do_not_count(void **state)
@@ -193,16 +200,16 @@ static void reports_of_other_terms_do_not_count(void **state)
     struct hf_lost lost;
 
     (void)state;
-    hf_lost_init(&lost, 1, &three);
-    hf_lost_report(&lost, 1, 5, 5, 10);
-    hf_lost_report(&lost, 2, 4, 4, 10);
-    assert_false(hf_lost_elects(&lost, 5));
-    hf_lost_report(&lost, 2, 6, 5, 10); /* forgets those of term 5 */
-    assert_false(hf_lost_elects(&lost, 5));
-    assert_false(hf_lost_elects(&lost, 6));
-    hf_lost_report(&lost, 1, 6, 5, 10);
-    assert_false(hf_lost_elects(&lost, 5));
-    assert_true(hf_lost_elects(&lost, 6));
+    hf_lost_init(&lost, 1, &three, 100);
+    report(&lost, 1, 5, 5, 10);
+    report(&lost, 2, 4, 4, 10);
+    assert_false(hf_lost_elects(&lost, 5, 1000));
+    report(&lost, 2, 6, 5, 10); /* forgets those of term 5 */
+    assert_false(hf_lost_elects(&lost, 5, 1000));
+    assert_false(hf_lost_elects(&lost, 6, 1000));
+    report(&lost, 1, 6, 5, 10);
+    assert_false(hf_lost_elects(&lost, 5, 1000));
+    assert_true(hf_lost_elects(&lost, 6, 1000));
 }
 
 static void a_leader_that_is_heard_again_is_not_lost(void **state)
@@ -210,11 +217,26 @@ static void a_leader_that_is_heard_again_is_not_lost(void **state)
     struct hf_lost lost;
 
     (void)state;
-    hf_lost_init(&lost, 1, &three);
-    hf_lost_report(&lost, 2, 5, 5, 10);
-    hf_lost_clear(&lost, 5);
-    hf_lost_report(&lost, 1, 5, 5, 10);
-    assert_false(hf_lost_elects(&lost, 5));
+    hf_lost_init(&lost, 1, &three, 100);
+    report(&lost, 1, 5, 5, 10);
+    report(&lost, 2, 5, 5, 10);
+    assert_true(hf_lost_elects(&lost, 5, 1000));
+    hf_lost_clear(&lost);
+    assert_false(hf_lost_elects(&lost, 5, 1000));
+    report(&lost, 1, 5, 5, 10); /* the report of node 2 still counts */
+    assert_true(hf_lost_elects(&lost, 5, 1000));
+}
+
+static void an_old_report_does_not_count(void **state)
+{
+    struct hf_lost lost;
+
+    (void)state;
+    hf_lost_init(&lost, 1, &three, 100);
+    hf_lost_report(&lost, 2, 5, &(struct hf_lost_log){900, 5, 10});
+    hf_lost_report(&lost, 1, 5, &(struct hf_lost_log){999, 5, 10});
+    assert_true(hf_lost_elects(&lost, 5, 999));
+    assert_false(hf_lost_elects(&lost, 5, 1000));
 }
 
 int main(void)
@@ -231,6 +253,7 @@ int main(void)
         cmocka_unit_test(the_most_complete_log_stands_for_election),
         cmocka_unit_test(reports_of_other_terms_do_not_count),
         cmocka_unit_test(a_leader_that_is_heard_again_is_not_lost),
+        cmocka_unit_test(an_old_report_does_not_count),
     };
 
     return hf_test_main("rounds", cases, HF_TEST_COUNT(cases), 0);

@@ -42,6 +42,20 @@ static hf_time on_delivery(void *arg, unsigned from, unsigned to,
     return sim_node_deliver(&cluster->nodes[to], from, data, size);
 }
 
+/* A seed with few kinds of faults gets deeper into the others. */
+static void draw_kinds(struct sim_cluster *cluster)
+{
+    bool *kinds[] = {
+        &cluster->plan.network,   &cluster->plan.cuts,
+        &cluster->plan.crashes,   &cluster->plan.stops,
+        &cluster->plan.clocks,    &cluster->plan.slow_disk,
+        &cluster->plan.snapshots, &cluster->plan.transfers,
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        *kinds[i] &= draw_chance(cluster, 75);
+}
+
 /* What all nodes of this seed have in common. */
 static void configure_node(struct sim_cluster *cluster, struct sim_node *node)
 {
@@ -55,7 +69,9 @@ static void configure_node(struct sim_cluster *cluster, struct sim_node *node)
         .inflight_max = 1 + draw_below(cluster, 64),
         .trailing = draw_below(cluster, 20),
     };
-    if (cluster->plan->snapshots)
+    if (cluster->plan.clocks)
+        node->clock_percent = (int)draw_below(cluster, 11) - 5;
+    if (cluster->plan.snapshots)
         node->snapshot_every = 1 + draw_below(cluster, 40);
 }
 
@@ -64,11 +80,13 @@ void sim_cluster_init(struct sim_cluster *cluster, uint64_t seed,
 {
     struct hf_membership members = {.count = plan->nodes};
 
-    *cluster = (struct sim_cluster){.plan = plan, .count = plan->nodes};
+    *cluster = (struct sim_cluster){.plan = *plan, .count = plan->nodes};
     cluster->schedule.now = 1000;
     cluster->verbose = getenv("HF_SEED") != NULL;
     hf_random_init(&cluster->random, seed * 2 + 1);
     sim_network_init(&cluster->network, &cluster->schedule, &cluster->random);
+    if (plan->swarm)
+        draw_kinds(cluster);
     cluster->network.odds.quick_ms = 2;
     cluster->network.deliver = on_delivery;
     cluster->network.arg = cluster;
@@ -271,7 +289,7 @@ static void draw_disk(struct sim_cluster *cluster)
 
 static void inject_fault(struct sim_cluster *cluster)
 {
-    const struct sim_plan *plan = cluster->plan;
+    const struct sim_plan *plan = &cluster->plan;
 
     switch (draw_below(cluster, 8)) {
     case 0:

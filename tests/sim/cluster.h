@@ -10,17 +10,19 @@
 /* The kinds of faults that a seed may draw. */
 struct sim_plan {
     unsigned nodes;
+    bool swarm;     /* each seed leaves out some of the kinds below */
     bool network;   /* loss, delay, repeats, reordering */
     bool cuts;      /* one-way, two-way, aimed at the leader */
     bool crashes;   /* aimed at the leader, too; a part of the disk is lost */
     bool stops;     /* as by SIGSTOP */
+    bool clocks;    /* that run up to 5 percent fast or slow */
     bool slow_disk; /* flushes of up to 120 ms */
     bool snapshots;
     bool transfers;
 };
 
 struct sim_cluster {
-    const struct sim_plan *plan;
+    struct sim_plan plan; /* of this seed */
     struct sim_schedule schedule;
     struct hf_random random;
     struct sim_network network;

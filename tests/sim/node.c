@@ -6,6 +6,19 @@
 
 #define ROUND_RETRY_MS 100
 
+/* ---- Clocks -------------------------------------------------------------*/
+
+static hf_time local_now(const struct sim_node *node)
+{
+    return node->schedule->now * (100 + node->clock_percent) / 100;
+}
+
+/* When the node's clock shows at least `local`. */
+static hf_time time_of(const struct sim_node *node, hf_time local)
+{
+    return local * 100 / (100 + node->clock_percent) + 1;
+}
+
 /* ---- Sending ------------------------------------------------------------*/
 
 static void free_outgoing(struct sim_outgoing *outgoing)
@@ -48,7 +61,7 @@ static struct sim_outgoing *new_outgoing(struct sim_node *node, uint64_t to)
 
     assert_non_null(outgoing);
     outgoing->to = (unsigned)(to - 1);
-    outgoing->after = node->engine.hard_state_write;
+    outgoing->after = hf_engine_after(&node->engine);
     hf_frames_begin(&node->frames[outgoing->to], node->id,
                     node->storage.incarnation, &outgoing->frame);
     hf_dlist_push_back(&node->outbox, &outgoing->link);
@@ -73,7 +86,7 @@ void sim_node_send_to_voters(struct sim_node *node, struct hf_message message)
     for (size_t i = 0; i < node->members.count; i++) {
         message.peer = node->members.voters[i];
         if (message.peer != node->id)
-            sim_node_send(node, &message, node->engine.hard_state_write);
+            sim_node_send(node, &message, hf_engine_after(&node->engine));
     }
     sim_node_send_outbox(node);
 }
@@ -213,7 +226,7 @@ static void follow_role(struct sim_node *node,
  * after a crash the same term may begin again. */
 static void check_entries(struct sim_node *node)
 {
-    if (node->engine.hard_state_write > node->durable_write)
+    if (hf_engine_after(&node->engine) > 0)
         return;
     if (node->unchecked <= node->engine.log.base_index)
         node->unchecked = node->engine.log.base_index + 1;
@@ -230,7 +243,7 @@ static void tell_commits(struct sim_node *node)
     for (size_t i = 0; i < node->members.count; i++) {
         if (hf_engine_tell_commit(&node->engine, node->members.voters[i],
                                   &message))
-            sim_node_send(node, &message, node->engine.hard_state_write);
+            sim_node_send(node, &message, hf_engine_after(&node->engine));
     }
 }
 
@@ -262,7 +275,8 @@ static void obey_update(struct sim_node *node,
         apply_commits(node, update->commit);
     }
     take_snapshot(node);
-    sim_schedule_set(node->schedule, &node->timer, update->timeout);
+    sim_schedule_set(node->schedule, &node->timer,
+                     time_of(node, update->timeout));
 }
 
 enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event)
@@ -270,7 +284,7 @@ enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event)
     struct hf_engine_update update;
     enum hf_err err;
 
-    event.now = node->schedule->now;
+    event.now = local_now(node);
     err = hf_engine_step(&node->engine, &event, &update);
     if (err == HF_ESYSTEM)
         print_error("%s\n", node->engine.failure);
@@ -415,7 +429,8 @@ static void forget_state(struct sim_node *node)
     node->hash = node->storage.snapshot.hash;
     node->stopped_until = 0;
     hf_rounds_init(&node->rounds, node->id, &node->members);
-    hf_lost_init(&node->lost, node->id, &node->members);
+    hf_lost_init(&node->lost, node->id, &node->members,
+                 node->config.election_ms);
 }
 
 void sim_node_start(struct sim_node *node)
@@ -438,7 +453,7 @@ void sim_node_start(struct sim_node *node)
         .members = {members.data, members.size},
     };
     assert_int_equal(
-        hf_engine_start(&node->engine, &loaded, node->schedule->now, &update),
+        hf_engine_start(&node->engine, &loaded, local_now(node), &update),
         HF_OK);
     hf_buf_fini(&members);
     node->is_up = true;

@@ -37,6 +37,7 @@ struct sim_node {
     struct hf_membership members;
     struct hf_engine_config config;
     uint32_t snapshot_every; /* entries; 0: never */
+    int clock_percent;       /* by which its clock runs fast, or slow */
     bool is_up;
     hf_time stopped_until; /* as by SIGSTOP */
     /* From here on, what a crash loses. */

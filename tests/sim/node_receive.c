@@ -38,7 +38,8 @@ static void consider_lost_leader(struct sim_node *node)
     uint64_t leader = hf_engine_leader(&node->engine);
 
     if (leader != 0 && leader != node->id &&
-        hf_lost_elects(&node->lost, hf_engine_term(&node->engine)))
+        hf_lost_elects(&node->lost, hf_engine_term(&node->engine),
+                       node->schedule->now))
         (void)sim_node_step(
             node, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
                                            .peer = leader});
@@ -53,7 +54,8 @@ void sim_node_lose_leader(struct sim_node *node)
 
     if (leader == 0 || leader == node->id)
         return;
-    hf_lost_report(&node->lost, node->id, term, last_term, last);
+    hf_lost_report(&node->lost, node->id, term,
+                   &(struct hf_lost_log){node->schedule->now, last_term, last});
     sim_node_send_to_voters(
         node, (struct hf_message){
                   .kind = HF_MESSAGE_LEADER_LOST,
@@ -96,7 +98,7 @@ static void receive_message(struct sim_node *node,
             struct hf_message echo = *message;
 
             echo.kind = HF_MESSAGE_ECHO;
-            sim_node_send(node, &echo, node->engine.hard_state_write);
+            sim_node_send(node, &echo, hf_engine_after(&node->engine));
             sim_node_send_outbox(node);
         }
         break;
@@ -107,12 +109,14 @@ static void receive_message(struct sim_node *node,
         break;
     case HF_MESSAGE_LEADER_LOST:
         hf_lost_report(&node->lost, message->peer, message->term,
-                       message->vote.last_term, message->vote.last_index);
+                       &(struct hf_lost_log){node->schedule->now,
+                                             message->vote.last_term,
+                                             message->vote.last_index});
         consider_lost_leader(node);
         break;
     default:
         if (message->kind == HF_MESSAGE_APPEND)
-            hf_lost_clear(&node->lost, message->term);
+            hf_lost_clear(&node->lost);
         (void)sim_node_step(node,
                             (struct hf_engine_event){.kind = HF_ENGINE_RECEIVE,
                                                      .message = message});
@@ -123,7 +127,7 @@ static void greet(struct sim_node *node, uint64_t peer)
 {
     sim_node_send(node,
                   &(struct hf_message){.kind = HF_MESSAGE_HELLO, .peer = peer},
-                  node->engine.hard_state_write);
+                  hf_engine_after(&node->engine));
     sim_node_send_outbox(node);
 }
 

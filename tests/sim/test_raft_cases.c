@@ -170,6 +170,7 @@ static void a_dead_leader_is_replaced_before_any_timeout(void **state)
     leader = sim_cluster_await_leader(&cluster);
     sim_cluster_run(&cluster, 500);
     sim_node_crash(leader);
+    sim_cluster_run(&cluster, 10); /* what it has sent arrives before that */
     for (unsigned i = 0; i < cluster.count; i++) {
         if (cluster.nodes[i].is_up)
             sim_node_lose_leader(&cluster.nodes[i]);

@@ -160,20 +160,24 @@ static const struct sim_plan three_with_a_faulty_network = {
 };
 static const struct sim_plan three_with_all_faults = {
     .nodes = 3,
+    .swarm = true,
     .network = true,
     .cuts = true,
     .crashes = true,
     .stops = true,
+    .clocks = true,
     .slow_disk = true,
     .snapshots = true,
     .transfers = true,
 };
 static const struct sim_plan five_with_all_faults = {
     .nodes = 5,
+    .swarm = true,
     .network = true,
     .cuts = true,
     .crashes = true,
     .stops = true,
+    .clocks = true,
     .slow_disk = true,
     .snapshots = true,
     .transfers = true,
