@@ -266,7 +266,7 @@ enum hf_err hf_directory_open(struct hf_disk *disk,
                               uint64_t node, struct hf_log_identity *identity,
                               struct hf_error *error)
 {
-    struct hf_log_identity found;
+    struct hf_log_identity found = {0};
     enum hf_err err = lock_directory(disk, error);
 
     if (!err)

@@ -13,7 +13,7 @@
 #include "base/container.h"
 #include "log/disk.h"
 
-#define ZEROS_SIZE (256 * 1024)
+#define ZEROS_SIZE 262144
 
 struct posix_disk {
     struct hf_disk disk;

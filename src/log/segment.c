@@ -85,7 +85,7 @@ struct header {
 static struct header decode_header(const uint8_t *data)
 {
     struct hf_reader reader = {.data = data, .size = HF_SEGMENT_START};
-    struct header header;
+    struct header header = {0};
 
     header.magic = hf_reader_u64(&reader);
     header.version = hf_reader_u32(&reader);
@@ -139,7 +139,8 @@ enum hf_err hf_segment_check(const struct hf_disk_file *file,
         return refuse(file, HF_EUNSUPPORTED, error,
                       "written by a newer version of holdfast: upgrade this "
                       "node first");
-    if (memcmp(&header.cluster, &identity->cluster, sizeof(header.cluster)) ||
+    if (memcmp(&header.cluster, &identity->cluster, sizeof(header.cluster)) !=
+            0 ||
         header.node != identity->node)
         return refuse(file, HF_EINVAL, error,
                       "belongs to another cluster or node");

@@ -48,21 +48,18 @@ static struct hf_wal_batch *start_batch(struct hf_wal *wal)
     batch->highest = 0;
     batch->has_base = false;
     hf_dlist_push_back(&wal->batches, &batch->link);
+    wal->filling = batch;
     return batch;
 }
 
-/* The batch to append `size` bytes to, or NULL if memory runs out. The oldest
- * batch belongs to the flush while one is running. */
+/* The batch to append `size` bytes to, or NULL if memory runs out. */
 static struct hf_wal_batch *batch_for(struct hf_wal *wal, size_t size)
 {
-    struct hf_wal_batch *last;
+    struct hf_wal_batch *batch = wal->filling;
 
-    if (hf_dlist_is_empty(&wal->batches))
-        return start_batch(wal);
-    last = batch_of(wal->batches.prev);
-    if (wal->flushing && last == oldest_batch(wal))
-        return start_batch(wal);
-    return last->buf.size + size <= wal->record_max ? last : start_batch(wal);
+    if (batch && batch->buf.size + size <= wal->record_max)
+        return batch;
+    return start_batch(wal);
 }
 
 /* Keep one batch for reuse, unless it was unusually large. */
@@ -231,8 +228,7 @@ bool hf_wal_is_pending(const struct hf_wal *wal)
     return !hf_dlist_is_empty(&wal->batches);
 }
 
-/* Add the padding, without counting it: a batch that could not be written
- * because the disk was full can still grow. False if memory is short. */
+/* Add the padding, without counting it. False if memory is short. */
 static bool pad_batch(struct hf_wal_batch *batch, size_t *padded)
 {
     size_t size = batch->buf.size;
@@ -286,6 +282,9 @@ bool hf_wal_flush_begin(struct hf_wal *wal, struct hf_wal_flush *flush)
         .secret = wal->identity.secret,
         .in_next = !fits,
     };
+    /* From now on the batch belongs to the flush. */
+    if (batch == wal->filling)
+        wal->filling = NULL;
     wal->flushing = true;
     return true;
 }

@@ -42,8 +42,9 @@ struct hf_wal {
     uint64_t previous;         /* checksum of the last durable record */
     struct hf_disk_file *next; /* NULL: not prepared */
 
-    struct hf_dlist batches; /* oldest first; the last one is being filled */
-    struct hf_wal_batch *unused; /* or NULL */
+    struct hf_dlist batches;      /* oldest first */
+    struct hf_wal_batch *filling; /* the last one, or NULL */
+    struct hf_wal_batch *unused;  /* or NULL */
     size_t pending_bytes;
     struct hf_log_state appended;
     struct hf_log_state durable;

@@ -324,21 +324,17 @@ static void check_durable(struct run *run)
                 run_flushed(run, run->acked)->state.last_index);
 }
 
-/* A batch that met a full disk is flushed again. It has grown, unless another
- * one was started behind it. */
+/* Appends while the flush runs go to the next batch. */
 static void note_flush(struct run *run)
 {
-    if (!run->is_retry) {
-        *run_flushed(run, ++run->begun) = run->now;
-        run->has_next = false;
-    } else if (!run->has_next) {
-        *run_flushed(run, run->begun) = run->now;
-    }
+    *run_flushed(run, ++run->begun) = run->now;
+    run->unflushed = 0;
+    if (hf_random_below(&run->random, 2) == 0)
+        (void)append_some(run);
 }
 
 bool run_flush(struct run *run)
 {
-    size_t size = run->unflushed;
     struct hf_wal_flush flush;
     enum hf_err err;
 
@@ -347,14 +343,13 @@ bool run_flush(struct run *run)
     if (!hf_wal_flush_begin(run->wal, &flush) &&
         (!run_upkeep(run) || !hf_wal_flush_begin(run->wal, &flush)))
         return false;
-    note_flush(run);
-    if (hf_random_below(&run->random, 2) == 0)
-        run->has_next |= append_some(run);
+    /* A batch that met a full disk is flushed again as it was. */
+    if (!run->is_retry)
+        note_flush(run);
     hf_wal_flush_run(&flush);
     err = hf_wal_flush_end(run->wal, &flush);
     run->is_retry = err == HF_ELIMIT;
     if (!err) {
-        run->unflushed -= size;
         run->acked = run->begun;
         check_durable(run);
     }

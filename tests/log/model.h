@@ -56,7 +56,7 @@ struct run {
     struct model now;              /* all that was appended */
     struct model kept[MODEL_KEPT]; /* see run_flushed() */
     size_t begun, acked;           /* flushes; 0: at the start */
-    bool is_retry, has_next;
+    bool is_retry;
     bool has_stopped;                /* a real node would have */
     size_t unflushed;                /* bytes; a batch must not be split */
     struct hf_log_snapshot snapshot; /* the newest durable one */

@@ -360,7 +360,7 @@ static void entries_survive_on_a_real_disk(void **state)
         disk = open_disk();
         wal = open_log(disk, &err, &last);
         assert_non_null(wal);
-        assert_true(last == 100 * round);
+        assert_true(last == UINT64_C(100) * round);
         for (uint64_t i = 1; i <= 100; i++) {
             expect_ok(append_one(wal, last + i));
             expect_ok(work(wal));

@@ -252,7 +252,7 @@ static void many_appends_leave_a_bounded_number_of_segments(void **state)
     const struct hf_log_visitor visitor = {on_base, on_entry, &last};
 
     (void)state;
-    opts.identity.segment_size = 128 * 1024;
+    opts.identity.segment_size = 131072;
     expect_ok(hf_directory_init(disk, &opts.identity, &error));
     expect_ok(hf_wal_open(disk, &opts, &visitor, &wal, &recovered, &error));
     expect_ok(hf_wal_append_state(wal, 1, 1));

@@ -252,7 +252,7 @@ static void a_log_opens_on_a_full_disk(void **state)
     run_close(run);
     sim_disk_delete(run->sim, "spare-0000000000000000");
     sim_disk_delete(run->sim, "reserve");
-    sim_disk_set_capacity(run->sim, 2 * MODEL_SEGMENT_SIZE);
+    sim_disk_set_capacity(run->sim, UINT64_C(2) * MODEL_SEGMENT_SIZE);
     expect_ok(run_open(run));
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
     append_one(run);
