@@ -476,7 +476,6 @@ void hf_wal_close(struct hf_wal *wal)
 
     if (!wal)
         return;
-    HF_ASSERT(!wal->flushing);
     HF_ASSERT(!wal->upkeep_runs);
     while ((link = hf_dlist_take(&wal->batches)))
         free_batch(batch_of(link));

@@ -72,7 +72,8 @@ enum hf_err hf_wal_open(struct hf_disk *disk, const struct hf_wal_opts *opts,
                         struct hf_wal **wal, struct hf_wal_recovered *recovered,
                         struct hf_error *error);
 
-/* Close the files, without flushing. No flush and no upkeep may be running. */
+/* Close the files, without flushing. Every upkeep has ended, and no thread is
+ * inside hf_wal_flush_run(). */
 void hf_wal_close(struct hf_wal *wal);
 
 /* ---- Appending ----------------------------------------------------------

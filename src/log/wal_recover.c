@@ -23,10 +23,11 @@ struct recovery {
     size_t at;         /* the segment that is being read */
     bool has_overflow; /* more segments than the limit */
 
-    bool started; /* the state is known */
-    bool ended;   /* a segment without records was found */
-    size_t tail;  /* the last segment with records */
-    uint64_t tail_offset;
+    bool started;         /* the state is known */
+    bool ended;           /* a segment without records was found */
+    size_t tail;          /* the last segment with records */
+    uint64_t tail_record; /* where its last record starts */
+    uint64_t tail_offset; /* and where it ends */
     struct hf_log_state state;
     uint64_t previous;
     struct hf_log_snapshot base; /* as in struct hf_wal_recovered */
@@ -266,8 +267,9 @@ static enum hf_err replay_segment(struct recovery *recovery, size_t i)
         err = replay_record(recovery, offset, &record);
         if (err)
             return err;
-        offset += hf_record_padded(record.size);
         recovery->tail = i;
+        recovery->tail_record = offset;
+        offset += hf_record_padded(record.size);
         recovery->tail_offset = offset;
     }
     if (has_record_behind(recovery, offset))
@@ -283,6 +285,7 @@ static enum hf_err replay_segments(struct recovery *recovery)
 
     /* The first segment of all begins with an empty log. */
     recovery->started = wal->segments[0].epoch == 1;
+    recovery->tail_record = HF_SEGMENT_START;
     recovery->tail_offset = HF_SEGMENT_START;
     for (size_t i = 0; i < wal->segment_count && !err; i++) {
         err = read_segment(recovery, i);
@@ -299,9 +302,24 @@ static enum hf_err replay_segments(struct recovery *recovery)
 
 /* ---- The end ------------------------------------------------------------*/
 
+/* Write the last record once more. It counts as durable from now on, but it may
+ * be in the page cache alone. If the process before this one could not sync it,
+ * the kernel may even regard its pages as clean, and would not write them. All
+ * earlier records were synced. */
+static int rewrite_last(const struct recovery *recovery,
+                        struct hf_disk_file *file)
+{
+    uint64_t from = recovery->tail_record;
+    size_t size = (size_t)(recovery->tail_offset - from);
+    ssize_t got = hf_disk_read(file, from, recovery->data, size);
+
+    if (got < 0)
+        return (int)got;
+    return hf_disk_write(file, from, recovery->data, size);
+}
+
 /* Overwrite the start of a torn record, so that it can never become valid
- * again, whatever the disk does; and sync, because records that survived in the
- * page cache alone count as durable from now on. */
+ * again, whatever the disk does; and sync. */
 static int cut_file(struct hf_disk_file *file, uint64_t offset, uint64_t size)
 {
     static const uint8_t zeros[HF_RECORD_SECTOR];
@@ -319,6 +337,8 @@ static enum hf_err open_tail(struct recovery *recovery)
     char name[HF_DISK_NAME];
     int rc = open_segment(wal, tail, &wal->file, name);
 
+    if (!rc)
+        rc = rewrite_last(recovery, wal->file);
     if (!rc)
         rc = cut_file(wal->file, recovery->tail_offset, recovery->size);
     if (!rc && tail + 1 < wal->segment_count) {

@@ -105,8 +105,8 @@ static void a_crash_between_short_writes_loses_nothing_durable(void **state)
     crash_everywhere(7, 60, true);
 }
 
-/* The process is killed with a record in the page cache only. The next one
- * finds the record, so it must survive a later power failure. */
+/* A sync fails, and the process stops with a record in the page cache only. The
+ * next process finds the record, so it must survive a later power failure. */
 static void a_record_that_was_recovered_is_durable(void **state)
 {
     struct run *run = run_new(1);

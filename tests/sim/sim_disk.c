@@ -139,46 +139,6 @@ void sim_disk_free_inode(struct sim_inode *inode)
 
 /* ---- Names --------------------------------------------------------------*/
 
-struct sim_name *sim_disk_find_name(const struct sim_directory *directory,
-                                    const char *text)
-{
-    for (size_t i = 0; i < directory->count; i++) {
-        if (!strcmp(directory->names[i].text, text))
-            return (struct sim_name *)&directory->names[i];
-    }
-    return NULL;
-}
-
-void sim_disk_drop_name(struct sim_directory *directory, const char *text)
-{
-    struct sim_name *name = sim_disk_find_name(directory, text);
-
-    if (name)
-        *name = directory->names[--directory->count];
-}
-
-static void set_name(struct sim_directory *directory, const char *text,
-                     struct sim_inode *inode)
-{
-    struct sim_name *name = sim_disk_find_name(directory, text);
-
-    if (!name) {
-        HF_ASSERT(directory->count < SIM_DISK_NAMES_MAX);
-        name = &directory->names[directory->count++];
-        (void)snprintf(name->text, sizeof(name->text), "%s", text);
-    }
-    name->inode = inode;
-}
-
-void sim_disk_apply_change(struct sim_directory *directory,
-                           const struct sim_change *change)
-{
-    if (*change->from)
-        sim_disk_drop_name(directory, change->from);
-    if (*change->to)
-        set_name(directory, change->to, change->inode);
-}
-
 static void change_names(struct sim_disk *sim, const char *from, const char *to,
                          struct sim_inode *inode)
 {
@@ -189,36 +149,6 @@ static void change_names(struct sim_disk *sim, const char *from, const char *to,
     (void)snprintf(change->to, sizeof(change->to), "%s", to);
     change->inode = inode;
     sim_disk_apply_change(&sim->seen, change);
-}
-
-static void mark_names(const struct sim_directory *directory)
-{
-    for (size_t i = 0; i < directory->count; i++)
-        directory->names[i].inode->is_marked = true;
-}
-
-void sim_disk_free_unused(struct sim_disk *sim)
-{
-    struct sim_inode **at = &sim->inodes;
-
-    for (struct sim_inode *inode = sim->inodes; inode; inode = inode->next)
-        inode->is_marked = inode->handles > 0;
-    mark_names(&sim->seen);
-    mark_names(&sim->durable);
-    for (size_t i = 0; i < sim->pending_count; i++) {
-        if (sim->pending[i].inode)
-            sim->pending[i].inode->is_marked = true;
-    }
-    while (*at) {
-        struct sim_inode *inode = *at;
-
-        if (inode->is_marked) {
-            at = &inode->next;
-            continue;
-        }
-        *at = inode->next;
-        sim_disk_free_inode(inode);
-    }
 }
 
 /* ---- Faults -------------------------------------------------------------*/
@@ -401,13 +331,25 @@ static int op_truncate(struct hf_disk_file *file, uint64_t size)
     return rc;
 }
 
+/* After a failed sync, Linux regards the pages as clean: they stay visible, but
+ * no later sync writes them. */
+static void forget_dirty(struct sim_inode *inode)
+{
+    for (uint64_t i = inode->dirty_from; i < inode->dirty_to; i++)
+        inode->dirty[i] = false;
+    inode->dirty_from = inode->dirty_to = 0;
+}
+
 static int op_sync(struct hf_disk_file *file)
 {
     struct sim_disk *sim = sim_of(file->disk);
     int rc = count_op(sim, true);
 
-    if (rc)
+    if (rc) {
+        if (!sim->is_off)
+            forget_dirty(inode_of(file));
         return rc;
+    }
     if (sim->on_sync)
         sim->on_sync(sim->on_sync_arg);
     sim_disk_sync_inode(inode_of(file));

@@ -1,4 +1,6 @@
-/* sim_disk_crash.c - faults, crashes, copies and damage of the simulated disk. */
+/* sim_disk_crash.c - names, faults, crashes, copies and damage of the simulated
+ * disk. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,78 @@ void sim_disk_free(struct sim_disk *disk)
         sim_disk_free_inode(inode);
     }
     free(disk);
+}
+
+/* ---- Names --------------------------------------------------------------*/
+
+struct sim_name *sim_disk_find_name(const struct sim_directory *directory,
+                                    const char *text)
+{
+    for (size_t i = 0; i < directory->count; i++) {
+        if (!strcmp(directory->names[i].text, text))
+            return (struct sim_name *)&directory->names[i];
+    }
+    return NULL;
+}
+
+void sim_disk_drop_name(struct sim_directory *directory, const char *text)
+{
+    struct sim_name *name = sim_disk_find_name(directory, text);
+
+    if (name)
+        *name = directory->names[--directory->count];
+}
+
+static void set_name(struct sim_directory *directory, const char *text,
+                     struct sim_inode *inode)
+{
+    struct sim_name *name = sim_disk_find_name(directory, text);
+
+    if (!name) {
+        HF_ASSERT(directory->count < SIM_DISK_NAMES_MAX);
+        name = &directory->names[directory->count++];
+        (void)snprintf(name->text, sizeof(name->text), "%s", text);
+    }
+    name->inode = inode;
+}
+
+void sim_disk_apply_change(struct sim_directory *directory,
+                           const struct sim_change *change)
+{
+    if (*change->from)
+        sim_disk_drop_name(directory, change->from);
+    if (*change->to)
+        set_name(directory, change->to, change->inode);
+}
+
+static void mark_names(const struct sim_directory *directory)
+{
+    for (size_t i = 0; i < directory->count; i++)
+        directory->names[i].inode->is_marked = true;
+}
+
+void sim_disk_free_unused(struct sim_disk *sim)
+{
+    struct sim_inode **at = &sim->inodes;
+
+    for (struct sim_inode *inode = sim->inodes; inode; inode = inode->next)
+        inode->is_marked = inode->handles > 0;
+    mark_names(&sim->seen);
+    mark_names(&sim->durable);
+    for (size_t i = 0; i < sim->pending_count; i++) {
+        if (sim->pending[i].inode)
+            sim->pending[i].inode->is_marked = true;
+    }
+    while (*at) {
+        struct sim_inode *inode = *at;
+
+        if (inode->is_marked) {
+            at = &inode->next;
+            continue;
+        }
+        *at = inode->next;
+        sim_disk_free_inode(inode);
+    }
 }
 
 /* ---- Faults -------------------------------------------------------------*/
