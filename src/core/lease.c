@@ -74,11 +74,6 @@ void hf_leases_retry(struct hf_leases *leases)
     }
 }
 
-hf_time hf_leases_next_deadline(const struct hf_leases *leases)
-{
-    return hf_heap_top_key(&leases->heap);
-}
-
 hf_time hf_leases_deadline(const struct hf_leases *leases,
                            const struct hf_lease *lease)
 {

@@ -51,7 +51,10 @@ void hf_leases_retry(struct hf_leases *leases);
 
 /* The earliest deadline of the leases that are not taken; HF_NEVER if there is
  * none. */
-hf_time hf_leases_next_deadline(const struct hf_leases *leases);
+static inline hf_time hf_leases_next_deadline(const struct hf_leases *leases)
+{
+    return hf_heap_top_key(&leases->heap);
+}
 
 /* The deadline of `lease`, or an earlier instant if it was taken; HF_NEVER if
  * it has none. */

@@ -122,6 +122,8 @@ size_t hf_store_take_due(struct hf_store *store, hf_time now,
     size_t count = 0;
     struct hf_lease *lease;
 
+    if (hf_leases_next_deadline(&store->leases) > now)
+        return 0; /* drivers call this before each command */
     while (count < max && (lease = hf_leases_take(&store->leases, now))) {
         const struct hf_hold *hold = HF_CONTAINER(lease, struct hf_hold, lease);
 
