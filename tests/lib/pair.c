@@ -172,6 +172,18 @@ static void draw_session(const struct hf_table *table,
         draw_sequence(session, command, bytes);
 }
 
+/* Draw a secret: mostly a new one, sometimes that of a recent session. */
+static void draw_secret(const struct hf_table *table,
+                        struct hf_command *command, struct hf_reader *bytes)
+{
+    uint64_t number = table->last_session + 1;
+    uint8_t back = draw(bytes, 32);
+
+    if (back < 5 && back < number)
+        number -= back;
+    memcpy(command->nonce.bytes, &number, sizeof(number));
+}
+
 void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
                   struct hf_reader *bytes)
 {
@@ -190,8 +202,7 @@ void hf_pair_draw(const struct hf_table *table, struct hf_command *command,
     command->kind = kinds[draw(bytes, 18)];
     if (command->kind == HF_COMMAND_OPEN) {
         command->note = draw_bytes(bytes);
-        command->nonce.bytes[0] = hf_reader_u8(bytes);
-        command->nonce.bytes[1] = draw(bytes, 8);
+        draw_secret(table, command, bytes);
         return;
     }
     if (command->kind == HF_COMMAND_VERSION) {
