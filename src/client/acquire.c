@@ -7,10 +7,9 @@
 #include "client/drift.h"
 #include "client/release.h"
 #include "client/validity.h"
+#include "client/waiting.h"
 #include "client/withdrawal.h"
 
-#define POLL_MS 1000 /* a lost push delays a grant by about a second */
-#define POLL_MIN_MS 20
 #define WITHDRAW_MS 1000 /* a CANCEL without an answer by then is in doubt */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
@@ -20,13 +19,6 @@ static void set_acquire_timer(struct hf_lock *lock, hf_time at)
 }
 
 /* ---- Completing a claim -------------------------------------------------*/
-
-static void remove_from_waiting(struct hf_lock *lock)
-{
-    if (lock->in_map)
-        hf_map_remove(&lock->client->waiting, &lock->by_nonce);
-    lock->in_map = false;
-}
 
 /* Report the result to everything that waits for this claim: threads in
  * hf_lock_wait(), the claimant, and a release that was requested meanwhile. */
@@ -70,7 +62,7 @@ static void finish_claim(struct hf_lock *lock, enum hf_err err,
 
 void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
 {
-    remove_from_waiting(lock);
+    hf_waiting_remove(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
     lock->pending_events &= LOST_BIT; /* keep LOST of the previous claim */
@@ -98,7 +90,7 @@ static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 
 static void become_held(struct hf_lock *lock, hf_time base)
 {
-    remove_from_waiting(lock);
+    hf_waiting_remove(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
     lock->pending_events = 0; /* drop WAITING, which is outdated */
@@ -106,7 +98,7 @@ static void become_held(struct hf_lock *lock, hf_time base)
     finish_claim(lock, HF_OK, NULL);
 }
 
-/* ---- Sending LOCK -------------------------------------------------------*/
+/* ---- Sending LOCK and LOOKUP --------------------------------------------*/
 
 /* Until when a LOCK may wait inside the client before it is sent: until
  * wait_until, but at least for timeout_ms. */
@@ -135,6 +127,14 @@ static void send_lock(struct hf_lock *lock, enum hf_acquire_phase phase)
                              lock_queue_deadline(lock));
     else
         hf_call_start(&lock->call, hf_handle_call_deadline(lock));
+}
+
+static void send_lookup(struct hf_lock *lock, enum hf_acquire_phase phase,
+                        enum hf_consistency how)
+{
+    lock->phase = phase;
+    hf_handle_fill_lookup(lock, &lock->call, how);
+    hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
 static enum hf_err draw_nonce(struct hf_lock *lock)
@@ -211,7 +211,7 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
     /* Change the phase and leave client->waiting first, so that a push inside
      * hf_call_abandon() does not find the lock. */
     lock->phase = HF_ACQUIRE_WITHDRAWING;
-    remove_from_waiting(lock);
+    hf_waiting_remove(lock);
     hf_call_abandon(&lock->call);
     set_acquire_timer(lock, HF_NEVER);
     lock->refusal = why;
@@ -223,24 +223,8 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
 
 /* ---- Waiting in the queue -----------------------------------------------*/
 
-/* The delay until LOCK is sent again. If a push may be lost, the delay is short
- * enough to find the grant before its lease expires. */
-static uint32_t poll_interval_ms(struct hf_lock *lock, uint32_t poll_after_ms,
-                                 bool is_pushed)
-{
-    uint32_t interval = POLL_MS;
-
-    if (is_pushed && poll_after_ms > 0)
-        return poll_after_ms;
-    if (lock->ttl_ms / 2 < interval)
-        interval = lock->ttl_ms / 2 + POLL_MIN_MS;
-    interval += hf_random_below(&lock->client->random, interval / 4);
-    return poll_after_ms > 0 && poll_after_ms < interval ? poll_after_ms
-                                                         : interval;
-}
-
-static void wait_in_queue(struct hf_lock *lock, uint32_t poll_after_ms,
-                          bool is_pushed)
+/* Wait for a push, or until the next poll. `answer` may be NULL. */
+static void wait_in_queue(struct hf_lock *lock, const struct hf_answer *answer)
 {
     struct hf_client *client = lock->client;
     hf_time at;
@@ -249,8 +233,7 @@ static void wait_in_queue(struct hf_lock *lock, uint32_t poll_after_ms,
         hf_acquire_withdraw(lock, HF_ETIMEDOUT);
         return;
     }
-    at = hf_time_add(hf_client_now(client),
-                     poll_interval_ms(lock, poll_after_ms, is_pushed));
+    at = hf_time_add(hf_client_now(client), hf_waiting_poll_ms(lock, answer));
     lock->phase = HF_ACQUIRE_QUEUED;
     set_acquire_timer(lock, at < lock->wait_until ? at : lock->wait_until);
 }
@@ -258,13 +241,9 @@ static void wait_in_queue(struct hf_lock *lock, uint32_t poll_after_ms,
 static void enter_queue(struct hf_lock *lock, const struct hf_answer *answer)
 {
     lock->position = answer->result.position;
-    if (!lock->in_map) {
-        hf_map_insert(&lock->client->waiting, &lock->by_nonce,
-                      hf_nonce_own_hash(&lock->nonce));
-        lock->in_map = true;
-    }
+    hf_waiting_add(lock);
     hf_handle_report(lock, HF_LOCK_EVENT_WAITING);
-    wait_in_queue(lock, answer->poll_after_ms, answer->is_pushed);
+    wait_in_queue(lock, answer);
 }
 
 /* ---- Handling a grant ---------------------------------------------------*/
@@ -272,7 +251,7 @@ static void enter_queue(struct hf_lock *lock, const struct hf_answer *answer)
 static void confirm_grant(struct hf_lock *lock, uint64_t token)
 {
     atomic_store_explicit(&lock->token, token, memory_order_relaxed);
-    remove_from_waiting(lock);
+    hf_waiting_remove(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->phase = HF_ACQUIRE_CONFIRMING;
     hf_handle_fill_command(lock, &lock->call, HF_COMMAND_RENEW);
@@ -315,21 +294,6 @@ static void on_grant(struct hf_lock *lock, uint64_t token,
     become_held(lock, base);
 }
 
-static struct hf_lock *find_waiting_lock(const struct hf_client *client,
-                                         const struct hf_nonce *nonce)
-{
-    struct hf_map_link *link =
-        hf_map_find(&client->waiting, hf_nonce_own_hash(nonce));
-
-    for (; link; link = hf_map_find_next(link)) {
-        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);
-
-        if (hf_nonce_equal(&lock->nonce, nonce))
-            return lock;
-    }
-    return NULL;
-}
-
 /* A push can arrive before the answer to LOCK that says "queued", because
  * pushes may use another connection. The handle is not in client->waiting yet
  * then, so search all handles. */
@@ -354,8 +318,8 @@ void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant)
 {
     struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
-    struct hf_lock *lock = find_waiting_lock(client, &grant->nonce);
-    bool has_open_request;
+    struct hf_lock *lock = hf_waiting_find(client, &grant->nonce);
+    bool has_open_lock;
 
     if (!lock)
         lock = find_requesting_lock(client, &grant->nonce);
@@ -364,10 +328,11 @@ void hf_acquire_on_grant(struct hf_host *host,
     /* A LOCK in flight could be granted again after the lease has expired. A
      * RENEW prevents that: afterwards the server refuses a LOCK of this nonce
      * with a lower sequence number. */
-    has_open_request =
-        hf_call_is_open(&lock->call) && !lock->call.request.answered;
+    has_open_lock = hf_call_is_open(&lock->call) &&
+                    !lock->call.request.answered &&
+                    lock->call.request.kind == HF_REQUEST_COMMAND;
     hf_call_abandon(&lock->call);
-    if (has_open_request || grant->offered)
+    if (has_open_lock || grant->offered)
         confirm_grant(lock, grant->token);
     else
         on_grant(lock, grant->token, &grant->anchor, true);
@@ -376,7 +341,7 @@ void hf_acquire_on_grant(struct hf_host *host,
 void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce)
 {
     struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
-    struct hf_lock *lock = find_waiting_lock(client, nonce);
+    struct hf_lock *lock = hf_waiting_find(client, nonce);
 
     if (lock && lock->phase == HF_ACQUIRE_QUEUED)
         set_acquire_timer(lock, hf_client_now(client));
@@ -384,7 +349,7 @@ void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce)
 
 /* ---- Answers and timers -------------------------------------------------*/
 
-/* Returns true if `err`, the result of a LOCK, means that a queued claim can
+/* Returns true if `err`, the result of a poll, means that a queued claim can
  * never be granted: the store is damaged or was removed, or the key holds data
  * that is not a lock. */
 static bool is_final_error(enum hf_err err)
@@ -403,7 +368,7 @@ static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
     else if (err == HF_EBUSY && answer->result.position > 0)
         enter_queue(lock, answer);
     else if (polling && !is_final_error(err))
-        wait_in_queue(lock, 0, false); /* the claim may still be queued */
+        wait_in_queue(lock, NULL); /* the claim may still be queued */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)
@@ -429,12 +394,41 @@ static void restart_claim(struct hf_lock *lock)
      * validity counted from the start of this turn, it would end before the
      * next grant arrives. */
     hf_client_reset_now(lock->client);
+    hf_waiting_remove(lock);
+    set_acquire_timer(lock, HF_NEVER);
+    lock->position = 0;
     hf_acquire_withdraw_in_background(lock);
     err = draw_nonce(lock);
     if (err)
         hf_acquire_refuse(lock, err, NULL);
     else
         send_lock(lock, HF_ACQUIRE_REQUESTING);
+}
+
+/* The reply to a poll by LOOKUP. A local LOOKUP may be older than the LOCK, so
+ * a linearizable one confirms that the claim is unknown. Then it was granted
+ * and has expired, or it was withdrawn with its session; no copy of its LOCK
+ * can enter the queue again (session.h). */
+static void on_lookup_reply(struct hf_lock *lock,
+                            const struct hf_answer *answer)
+{
+    enum hf_err err = answer->result.err;
+
+    if (err == HF_OK) {
+        on_grant(lock, answer->result.token, &answer->anchor, true);
+    } else if (err == HF_EBUSY) {
+        enter_queue(lock, answer);
+    } else if (err == HF_ENOTHELD &&
+               lock->call.request.how == HF_LINEARIZABLE) {
+        restart_claim(lock);
+    } else if (err == HF_ENOTHELD) {
+        send_lookup(lock, HF_ACQUIRE_POLLING, HF_LINEARIZABLE);
+    } else if (is_final_error(err)) {
+        hf_acquire_withdraw_in_background(lock);
+        hf_acquire_refuse(lock, err, answer->cause);
+    } else {
+        wait_in_queue(lock, NULL);
+    }
 }
 
 static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
@@ -473,6 +467,8 @@ void hf_acquire_on_settled(struct hf_lock *lock)
         on_withdraw_reply(lock, answer);
     else if (lock->phase == HF_ACQUIRE_CONFIRMING)
         on_renew_reply(lock, answer);
+    else if (lock->call.request.kind == HF_REQUEST_LOOKUP)
+        on_lookup_reply(lock, answer);
     else
         on_lock_reply(lock, answer);
 }
@@ -487,9 +483,12 @@ void hf_acquire_on_timer(struct hf_lock *lock)
     } else if (hf_client_now(lock->client) >= lock->wait_until) {
         hf_acquire_withdraw(lock, HF_ETIMEDOUT);
     } else {
-        /* Set the timer first, because send_lock() may complete the claim and
+        /* Set the timer first, because sending may complete the claim and
          * clear the timer. */
         set_acquire_timer(lock, lock->wait_until);
-        send_lock(lock, HF_ACQUIRE_POLLING);
+        if (lock->client->strategy->looks_up)
+            send_lookup(lock, HF_ACQUIRE_POLLING, HF_LOCAL);
+        else
+            send_lock(lock, HF_ACQUIRE_POLLING);
     }
 }

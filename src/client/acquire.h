@@ -81,7 +81,7 @@ void hf_acquire_on_timer(struct hf_lock *lock);
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant);
 
-/* hf_host_ops.nudge: a queued claim sends its LOCK again at once. */
+/* hf_host_ops.nudge: a queued claim is checked at once. */
 void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce);
 
 #endif

@@ -216,6 +216,17 @@ void hf_handle_fill_command(struct hf_lock *lock, struct hf_call *call,
     };
 }
 
+void hf_handle_fill_lookup(struct hf_lock *lock, struct hf_call *call,
+                           enum hf_consistency how)
+{
+    call->request.kind = HF_REQUEST_LOOKUP;
+    call->request.how = how;
+    call->request.command = (struct hf_command){
+        .key = hf_handle_key(lock),
+        .nonce = lock->nonce,
+    };
+}
+
 hf_time hf_handle_call_deadline(const struct hf_lock *lock)
 {
     return hf_time_add(hf_client_now(lock->client), lock->timeout_ms);

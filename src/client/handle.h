@@ -115,6 +115,10 @@ void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event);
 void hf_handle_fill_command(struct hf_lock *lock, struct hf_call *call,
                             enum hf_command_kind kind);
 
+/* Set the call's request to a LOOKUP of this lock's nonce. */
+void hf_handle_fill_lookup(struct hf_lock *lock, struct hf_call *call,
+                           enum hf_consistency how);
+
 /* The deadline of a call that starts now: timeout_ms from now. */
 hf_time hf_handle_call_deadline(const struct hf_lock *lock);
 

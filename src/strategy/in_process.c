@@ -13,7 +13,7 @@ hf_time hf_in_process_now(const struct hf_in_process *local)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* The delay after which a waiter should repeat its LOCK. A lease expires only
+/* The delay after which a waiter should be checked again. A lease expires only
  * when a client enters the store, so each waiter polls when the lease is due:
  * the first on time, the others a little later, so that they do not all enter
  * the store at once. A waiter also polls every poll_ms, in case it missed its
@@ -125,6 +125,38 @@ static void serve_read(const struct hf_store *store, hf_time now,
     answer->result.err = err;
 }
 
+/* Look a claim up. The store is up to date, so there is no difference between
+ * a local and a linearizable LOOKUP. */
+static void serve_lookup(struct hf_in_process *local, hf_time now,
+                         struct hf_request *request)
+{
+    const struct hf_table *table = &local->store->table;
+    const struct hf_command *command = &request->command;
+    const struct hf_hold *hold = hf_table_find(table, command->key);
+    struct hf_lookup claim =
+        hf_table_lookup(table, command->key, &command->nonce);
+    struct hf_answer *answer = &request->answer;
+
+    answer->result = (struct hf_result){
+        .err = HF_ENOTHELD,
+        .token = claim.token,
+        .generation = claim.generation,
+        .position = claim.position,
+    };
+    if (claim.state == HF_LOOKUP_HELD) {
+        answer->result.err = HF_OK;
+        answer->anchor = (struct hf_anchor){
+            .known = true,
+            .sent = hold->since + local->offset,
+        };
+    } else if (claim.state == HF_LOOKUP_QUEUED) {
+        answer->result.err = HF_EBUSY;
+        answer->poll_after_ms = poll_delay_ms(local, now, hold, claim.position);
+        if (local->ops->follow)
+            local->ops->follow(local, command);
+    }
+}
+
 /* ---- Requests -----------------------------------------------------------*/
 
 /* Execute a request. The client must be inside the store. */
@@ -142,6 +174,11 @@ static void serve_request(struct hf_in_process *local,
         if (local->ops->reap_holder)
             local->ops->reap_holder(local, request->command.key);
         serve_read(local->store, now, request);
+        break;
+    case HF_REQUEST_LOOKUP:
+        if (local->ops->reap_holder)
+            local->ops->reap_holder(local, request->command.key);
+        serve_lookup(local, now, request);
         break;
     case HF_REQUEST_LIST:
         HF_ASSERT(false); /* LIST is executed by hf_listing_run() */

@@ -50,9 +50,14 @@ struct hf_in_process_ops {
     void (*run)(struct hf_in_process *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
-    /* End the grant of `key` if its holder is dead. Called before `key` is read
-     * or listed. May be NULL. */
+    /* End the grant of `key` if its holder is dead. Called before `key` is
+     * read, looked up or listed. May be NULL. */
     void (*reap_holder)(struct hf_in_process *local, struct hf_key key);
+
+    /* Called for a LOOKUP of a claim that waits: see to it that the claim does
+     * not wait for a dead client. May be NULL. */
+    void (*follow)(struct hf_in_process *local,
+                   const struct hf_command *command);
 
     /* Called before a watch is added that starts at event `from`, and after the
      * last watch was removed. */

@@ -354,6 +354,7 @@ static void memory_close(void *self)
 const struct hf_strategy hf_strategy_memory = {
     .scheme = "memory",
     .clock = CLOCK_MONOTONIC,
+    .looks_up = true,
     .size = sizeof(struct member),
     .open = memory_open,
     .caps = hf_in_process_caps,

@@ -44,6 +44,8 @@ struct hf_request;
 enum hf_request_kind {
     HF_REQUEST_COMMAND, /* LOCK, UNLOCK, RENEW, UPDATE, CANCEL or FORCE */
     HF_REQUEST_READ,    /* the state of command.key */
+    HF_REQUEST_LOOKUP,  /* whether command.nonce holds or waits for command.key;
+                           only for strategies with `looks_up` */
     HF_REQUEST_LIST,    /* the held keys that begin with command.key */
     HF_REQUEST_WATCH,   /* push events of keys that begin with command.key */
     HF_REQUEST_UNWATCH, /* stop pushing events to `watch` */
@@ -61,14 +63,21 @@ struct hf_anchor {
     uint32_t age_ms;
 };
 
+/* A LOOKUP is answered like a LOCK that is repeated, but it never changes
+ * anything: HF_OK with token and generation, HF_EBUSY with the position in the
+ * queue, or HF_ENOTHELD if the claim neither holds the key nor waits for it. An
+ * HF_LOCAL answer may be old, but is true of some earlier instant. An
+ * HF_LINEARIZABLE answer is true of some instant between `submit` and the
+ * answer. */
 struct hf_answer {
-    struct hf_result result; /* a queued LOCK: HF_EBUSY and its position */
-    struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded */
-    uint32_t poll_after_ms;  /* a queued LOCK: repeat it after this time; 0: the
-                                client decides */
-    bool is_pushed;          /* a queued LOCK: no push can be lost, so do not
-                                repeat the LOCK before poll_after_ms, even if
-                                that is a long time */
+    struct hf_result result; /* a queued claim: HF_EBUSY and its position */
+    struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded; may be
+                                set for a LOOKUP that found a grant */
+    uint32_t poll_after_ms;  /* a queued claim: check it again after this time;
+                                0: the client decides */
+    bool is_pushed;          /* a queued claim: no push can be lost, so do not
+                                check it before poll_after_ms, even if that is
+                                a long time */
     uint64_t index;          /* READ, LIST, WATCH: index of the newest event */
     struct hf_info *infos;   /* READ: one; LIST: `count` of them; freed by the
                                 client */
@@ -83,7 +92,7 @@ struct hf_answer {
 struct hf_request {
     enum hf_request_kind kind;
     struct hf_command command; /* the strategy sets command.session */
-    enum hf_consistency how;   /* READ */
+    enum hf_consistency how;   /* READ, LOOKUP */
     uint64_t watch;            /* WATCH, UNWATCH: the watch's number */
     uint64_t from;             /* WATCH: the first index; 0: from now on */
     bool exact;                /* WATCH: only events of command.key itself */
@@ -104,7 +113,8 @@ struct hf_request {
 /* The claim with `nonce`, which waited, was granted the key. If `offered`, the
  * claim holds the key only after a RENEW; that RENEW carries the value, for
  * strategies that store no values of waiters. A push may be lost, so the client
- * repeats the LOCK from time to time. */
+ * checks the claim from time to time: by a LOOKUP if the strategy has
+ * `looks_up`, otherwise by repeating the LOCK. */
 struct hf_push_grant {
     struct hf_nonce nonce;
     uint64_t token;
@@ -176,7 +186,7 @@ struct hf_host_ops {
 
     void (*grant)(struct hf_host *host, const struct hf_push_grant *grant);
 
-    /* Repeat the LOCK of the waiter with `nonce` now. */
+    /* Check the waiter with `nonce` now, by a LOOKUP or a repeated LOCK. */
     void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
 
     /* The lock with `token` may have been forced; HF_ANY_TOKEN stands for any
@@ -215,6 +225,15 @@ struct hf_strategy {
      * 1/3. A strategy with slow failovers renews earlier, so that more of the
      * lease is left when a failover begins. */
     unsigned renew_part;
+
+    /* The strategy serves LOOKUP, so the client checks its waiters with it.
+     * Otherwise it repeats the LOCK, which then also shows the store that the
+     * waiter is alive, as redis: needs. */
+    bool looks_up;
+
+    /* A push may be lost, so the client checks each waiter after half its ttl,
+     * but after this time at the latest; 0 means about a second. */
+    uint32_t poll_ms;
 
     /* Check `url` and connect. This is the only member that reports a failure,
      * and the only one that may block for long: for some seconds, with no mutex

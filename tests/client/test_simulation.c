@@ -103,6 +103,8 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
      * or a client is stopped, the grant may expire, and the claim then enters
      * the queue again at its end. */
     hf_recorder_init(&sim->recorder, !plan->network && !plan->stops);
+    /* Waiters are checked by LOOKUP, or by repeating LOCK. */
+    sim->world.without_lookup = sim_chance(sim, 40);
     sim->client_count = 2 + sim_below(sim, CLIENTS_MAX - 1);
     sim->key_count = 1 + sim_below(sim, KEYS_MAX);
     sim_draw_faults(sim);

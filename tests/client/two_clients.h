@@ -18,6 +18,16 @@ static int set_up(void **state)
     return 0;
 }
 
+static inline int set_up_without_lookup(void **state)
+{
+    (void)state;
+    hf_world_init(&world, 7);
+    world.without_lookup = true;
+    a = hf_world_open(&world);
+    b = hf_world_open(&world);
+    return 0;
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -35,6 +45,8 @@ static inline struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
     return opts;
 }
 
+#define CASE_WITHOUT_LOOKUP(name)                                              \
+    cmocka_unit_test_setup_teardown(name, set_up_without_lookup, tear_down)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 #endif

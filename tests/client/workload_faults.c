@@ -25,6 +25,7 @@ void sim_draw_faults(struct sim *sim)
     odds->repeat = sim_chance(sim, 50) ? sim_below(sim, 300) : 0;
     odds->strand = sim_chance(sim, 30) ? sim_below(sim, 200) : 0;
     odds->hide_anchor = sim_chance(sim, 30) ? sim_below(sim, 500) : 0;
+    odds->stale = sim_chance(sim, 50) ? sim_below(sim, 400) : 0;
     odds->lose_grant = sim_chance(sim, 50) ? sim_below(sim, 400) : 0;
     odds->repeat_grant = sim_chance(sim, 50) ? sim_below(sim, 300) : 0;
     odds->lose_event = sim_chance(sim, 50) ? sim_below(sim, 400) : 0;

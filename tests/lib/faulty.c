@@ -103,7 +103,8 @@ void hf_faulty_use(struct hf_faulty_net *net)
 
 struct hf_faulty *hf_faulty_of(struct hf_client *client)
 {
-    HF_ASSERT(client->strategy == &hf_strategy_faulty);
+    HF_ASSERT(client->strategy == &hf_strategy_faulty ||
+              client->strategy == &hf_strategy_faulty_without_lookup);
     return client->self;
 }
 
@@ -389,6 +390,11 @@ static void repeat_request(struct hf_faulty *faulty, struct hf_request *request,
                   hf_time_add(clock_of(faulty->net), ms));
 }
 
+static bool is_local_lookup(const struct hf_request *request)
+{
+    return request->kind == HF_REQUEST_LOOKUP && request->how == HF_LOCAL;
+}
+
 static void submit_on_cue(struct hf_faulty *faulty, struct hf_request *request,
                           const struct cue *cue)
 {
@@ -407,6 +413,10 @@ static void submit_on_cue(struct hf_faulty *faulty, struct hf_request *request,
         return;
     case HF_NO_MEMORY:
         answer_error(faulty, request, HF_ENOMEM);
+        return;
+    case HF_STALE:
+        HF_ASSERT(is_local_lookup(request));
+        answer_error(faulty, request, HF_ENOTHELD);
         return;
     case HF_STRAND:
         repeat_request(faulty, request, cue->ms);
@@ -439,6 +449,10 @@ static void submit_at_random(struct hf_faulty *faulty,
     }
     if (is_drawn(faulty, odds->forget)) {
         answer_error(faulty, request, HF_EINDOUBT);
+        return;
+    }
+    if (is_local_lookup(request) && is_drawn(faulty, odds->stale)) {
+        answer_error(faulty, request, HF_ENOTHELD);
         return;
     }
     if (is_drawn(faulty, odds->lose)) {
@@ -892,12 +906,13 @@ static void faulty_close(void *self)
     faulty->outer->ops->timer_remove(faulty->outer, &faulty->timer);
 }
 
-const struct hf_strategy hf_strategy_faulty = {
-    .scheme = "faulty",
-    .size = sizeof(struct hf_faulty),
-    .open = faulty_open,
-    .caps = faulty_caps,
-    .submit = faulty_submit,
-    .cancel = faulty_cancel,
-    .close = faulty_close,
-};
+#define STRATEGY(lookup)                                                       \
+    {                                                                          \
+        .scheme = "faulty", .size = sizeof(struct hf_faulty),                  \
+        .looks_up = (lookup), .open = faulty_open, .caps = faulty_caps,        \
+        .submit = faulty_submit, .cancel = faulty_cancel,                      \
+        .close = faulty_close,                                                 \
+    }
+
+const struct hf_strategy hf_strategy_faulty = STRATEGY(true);
+const struct hf_strategy hf_strategy_faulty_without_lookup = STRATEGY(false);

@@ -26,7 +26,9 @@
 #include "client/client.h"
 #include "strategy/strategy.h"
 
+/* The second one does not serve LOOKUP, so the client repeats LOCK instead. */
 extern const struct hf_strategy hf_strategy_faulty;
+extern const struct hf_strategy hf_strategy_faulty_without_lookup;
 
 /* The time after which the client notices a loss. The request is then answered
  * with HF_EINDOUBT, as by a strategy whose connection has failed. */
@@ -40,7 +42,8 @@ enum hf_faulty_what {
     HF_ON_UPDATE = HF_COMMAND_UPDATE,
     HF_ON_CANCEL = HF_COMMAND_CANCEL,
     HF_ON_FORCE = HF_COMMAND_FORCE,
-    HF_ON_READ = HF_COMMAND_KINDS,
+    HF_ON_READ = HF_COMMAND_KINDS, /* and then those of the requests */
+    HF_ON_LOOKUP,
     HF_ON_LIST,
     HF_ON_WATCH,
     HF_ON_UNWATCH,
@@ -61,12 +64,14 @@ enum hf_fault {
     HF_DELAY_ANSWER,
     HF_REPEAT,      /* the message arrives twice, the second time later */
     HF_HIDE_ANCHOR, /* the answer or push has no anchor */
+    HF_STALE,       /* a local LOOKUP: the server has not received the LOCK */
     HF_STALL,       /* submit() takes `ms`, as if it waited for a mutex */
 };
 
 /* The probability of each fault, per thousand messages. */
 struct hf_faulty_odds {
     unsigned lose, lose_answer, refuse, forget, repeat, strand, hide_anchor;
+    unsigned stale; /* of local LOOKUPs */
     unsigned lose_grant, repeat_grant, lose_event;
     unsigned slow;     /* the delay is up to slow_ms instead of quick_ms */
     uint32_t quick_ms; /* maximum delay, each way; 0: none */

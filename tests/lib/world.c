@@ -56,9 +56,12 @@ void hf_world_fini(struct hf_world *world)
 
 struct hf_client *hf_world_open(struct hf_world *world)
 {
+    const struct hf_strategy *faulty = world->without_lookup
+                                           ? &hf_strategy_faulty_without_lookup
+                                           : &hf_strategy_faulty;
     struct hf_env env = {
         .clock = clock_of,
-        .strategy = world->plain ? NULL : &hf_strategy_faulty,
+        .strategy = world->plain ? NULL : faulty,
         .seed = world->seed * 64 + world->count + 3,
         .arg = world,
     };

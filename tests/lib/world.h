@@ -25,7 +25,8 @@ struct hf_world {
     unsigned still;                        /* steps since the clock moved */
     uint64_t trace; /* hash of everything that happened */
     char url[32];
-    bool plain; /* open clients without the faulty network */
+    bool plain;          /* open clients without the faulty network */
+    bool without_lookup; /* open clients whose strategy serves no LOOKUP */
     /* Called once, when a client reads the clock; may be NULL. */
     void (*on_clock)(struct hf_world *world);
     /* Called after each hf_process(); may be NULL. */

@@ -309,6 +309,7 @@ static void file_describe(const void *self, hf_fact_fn *each, void *arg)
 const struct hf_strategy hf_strategy_file = {
     .scheme = "file",
     .clock = CLOCK_MONOTONIC,
+    .looks_up = true,
     .size = sizeof(struct hf_file),
     .open = file_open,
     .caps = hf_in_process_caps,

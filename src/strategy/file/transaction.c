@@ -128,9 +128,10 @@ static void detach_renewed(struct hf_file *file,
 }
 
 /* If our claim waits, watch the client in front of it. */
-static void follow_predecessor(struct hf_file *file,
-                               const struct hf_command *command)
+static void file_follow(struct hf_in_process *local,
+                        const struct hf_command *command)
 {
+    struct hf_file *file = file_of(local);
     const struct hf_table_waiter *waiter = find_waiting_claim(file, command);
 
     if (waiter)
@@ -175,7 +176,7 @@ static void file_run(struct hf_in_process *local, hf_time now,
         local->cause = file->failure.text;
     }
     if (command->kind == HF_COMMAND_LOCK && result->position > 0)
-        follow_predecessor(file, command);
+        file_follow(local, command);
 }
 
 static void expire_due(struct hf_file *file)
@@ -414,6 +415,7 @@ const struct hf_in_process_ops hf_transaction_ops = {
     .retry_report = file_retry_report,
     .run = file_run,
     .reap_holder = file_reap_holder,
+    .follow = file_follow,
     .watch = file_watch,
     .unwatch = file_unwatch,
 };

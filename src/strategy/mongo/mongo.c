@@ -344,6 +344,9 @@ static void mongo_submit(void *self, struct hf_request *request)
     case HF_REQUEST_WATCH:
         hf_mongo_watch_start(mongo, request);
         break;
+    case HF_REQUEST_LOOKUP:
+        HF_ASSERT(false); /* there is no looks_up */
+        break;
     case HF_REQUEST_UNWATCH:
         hf_mongo_watch_stop(mongo, request->watch);
         mongo->host->ops->answer(mongo->host, request);

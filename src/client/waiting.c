@@ -1,0 +1,53 @@
+#include "client/waiting.h"
+
+#include "client/client.h"
+
+#define POLL_MS 1000 /* unless the strategy has poll_ms */
+#define POLL_MIN_MS 20
+
+void hf_waiting_add(struct hf_lock *lock)
+{
+    if (!lock->in_map)
+        hf_map_insert(&lock->client->waiting, &lock->by_nonce,
+                      hf_nonce_own_hash(&lock->nonce));
+    lock->in_map = true;
+}
+
+void hf_waiting_remove(struct hf_lock *lock)
+{
+    if (lock->in_map)
+        hf_map_remove(&lock->client->waiting, &lock->by_nonce);
+    lock->in_map = false;
+}
+
+struct hf_lock *hf_waiting_find(const struct hf_client *client,
+                                const struct hf_nonce *nonce)
+{
+    struct hf_map_link *link =
+        hf_map_find(&client->waiting, hf_nonce_own_hash(nonce));
+
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);
+
+        if (hf_nonce_equal(&lock->nonce, nonce))
+            return lock;
+    }
+    return NULL;
+}
+
+uint32_t hf_waiting_poll_ms(struct hf_lock *lock,
+                            const struct hf_answer *answer)
+{
+    uint32_t interval = lock->client->strategy->poll_ms;
+    uint32_t poll_after_ms = answer ? answer->poll_after_ms : 0;
+
+    if (poll_after_ms > 0 && answer->is_pushed)
+        return poll_after_ms;
+    if (interval == 0)
+        interval = POLL_MS;
+    if (lock->ttl_ms / 2 < interval)
+        interval = lock->ttl_ms / 2 + POLL_MIN_MS;
+    interval += hf_random_below(&lock->client->random, interval / 4);
+    return poll_after_ms > 0 && poll_after_ms < interval ? poll_after_ms
+                                                         : interval;
+}
