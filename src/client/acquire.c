@@ -294,23 +294,6 @@ static void on_grant(struct hf_lock *lock, uint64_t token,
     become_held(lock, base);
 }
 
-/* A push can arrive before the answer to LOCK that says "queued", because
- * pushes may use another connection. The handle is not in client->waiting yet
- * then, so search all handles. */
-static struct hf_lock *find_requesting_lock(const struct hf_client *client,
-                                            const struct hf_nonce *nonce)
-{
-    for (struct hf_dlist *link = client->locks.next; link != &client->locks;
-         link = link->next) {
-        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
-
-        if (lock->phase == HF_ACQUIRE_REQUESTING &&
-            hf_nonce_equal(&lock->nonce, nonce))
-            return lock;
-    }
-    return NULL;
-}
-
 /* Called for a pushed grant. A grant with an unknown nonce is ignored: either
  * its claim is being withdrawn, or the lock was detached and another process
  * may hold it. */
@@ -321,8 +304,6 @@ void hf_acquire_on_grant(struct hf_host *host,
     struct hf_lock *lock = hf_waiting_find(client, &grant->nonce);
     bool has_open_lock;
 
-    if (!lock)
-        lock = find_requesting_lock(client, &grant->nonce);
     if (!lock)
         return;
     /* A LOCK in flight could be granted again after the lease has expired. A
@@ -369,6 +350,8 @@ static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
         enter_queue(lock, answer);
     else if (polling && !is_final_error(err))
         wait_in_queue(lock, NULL); /* the claim may still be queued */
+    else if (answer->session_gone)
+        send_lookup(lock, HF_ACQUIRE_RESOLVING, HF_LINEARIZABLE);
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)
@@ -405,30 +388,52 @@ static void restart_claim(struct hf_lock *lock)
         send_lock(lock, HF_ACQUIRE_REQUESTING);
 }
 
-/* The reply to a poll by LOOKUP. A local LOOKUP may be older than the LOCK, so
- * a linearizable one confirms that the claim is unknown. Then it was granted
- * and has expired, or it was withdrawn with its session; no copy of its LOCK
- * can enter the queue again (session.h). */
-static void on_lookup_reply(struct hf_lock *lock,
-                            const struct hf_answer *answer)
+/* A linearizable LOOKUP does not know the claim: it was granted and has expired,
+ * or it was withdrawn with its session, or its LOCK was never executed. No copy
+ * of that LOCK can be executed any more (session.h). */
+static void on_unknown_claim(struct hf_lock *lock)
+{
+    if (lock->wait_ms > 0 && hf_client_now(lock->client) >= lock->wait_until)
+        hf_acquire_refuse(lock, HF_ETIMEDOUT, NULL);
+    else
+        restart_claim(lock);
+}
+
+/* The LOOKUP has failed, so the claim may be queued, or hold the key. */
+static void on_failed_lookup(struct hf_lock *lock,
+                             const struct hf_answer *answer)
 {
     enum hf_err err = answer->result.err;
 
-    if (err == HF_OK) {
-        on_grant(lock, answer->result.token, &answer->anchor, true);
-    } else if (err == HF_EBUSY) {
-        enter_queue(lock, answer);
-    } else if (err == HF_ENOTHELD &&
-               lock->call.request.how == HF_LINEARIZABLE) {
-        restart_claim(lock);
-    } else if (err == HF_ENOTHELD) {
-        send_lookup(lock, HF_ACQUIRE_POLLING, HF_LINEARIZABLE);
+    if (lock->phase == HF_ACQUIRE_RESOLVING) {
+        refuse_in_doubt(lock, answer->cause);
     } else if (is_final_error(err)) {
         hf_acquire_withdraw_in_background(lock);
         hf_acquire_refuse(lock, err, answer->cause);
     } else {
         wait_in_queue(lock, NULL);
     }
+}
+
+/* A local LOOKUP may be older than the LOCK, so a linearizable one confirms
+ * that the claim is unknown. */
+static void on_lookup_reply(struct hf_lock *lock,
+                            const struct hf_answer *answer)
+{
+    const struct hf_result *result = &answer->result;
+
+    if (result->err == HF_OK && lock->phase == HF_ACQUIRE_RESOLVING)
+        confirm_grant(lock, result->token);
+    else if (result->err == HF_OK)
+        on_grant(lock, result->token, &answer->anchor, true);
+    else if (result->err == HF_EBUSY)
+        enter_queue(lock, answer);
+    else if (result->err != HF_ENOTHELD)
+        on_failed_lookup(lock, answer);
+    else if (lock->call.request.how == HF_LINEARIZABLE)
+        on_unknown_claim(lock);
+    else
+        send_lookup(lock, HF_ACQUIRE_POLLING, HF_LINEARIZABLE);
 }
 
 static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)

@@ -7,10 +7,15 @@
  *   REQUESTING -- queued ---> QUEUED <----> POLLING  in case a push is lost
  *        |                       |              |
  *        +------- granted -------+--------------+---> held; by way of
- *                                |                    CONFIRMING if less
- *                 timeout,       |                    than the ttl is left
- *                 canceled       v
+ *        |                       |                    CONFIRMING if less
+ *        | session gone          | timeout,           than the ttl is left
+ *        v                       | canceled
+ *    RESOLVING                   v
  *                           WITHDRAWING ---> refused
+ *
+ * RESOLVING is followed by CONFIRMING if the claim holds the key. If the store
+ * does not know the claim, RESOLVING and POLLING are followed by REQUESTING,
+ * with a new nonce.
  *
  * Every caller that waits for the claim gets its result exactly once. All
  * functions require the client's mutex. */
@@ -28,6 +33,7 @@ enum hf_acquire_phase {
     HF_ACQUIRE_REQUESTING,
     HF_ACQUIRE_QUEUED,
     HF_ACQUIRE_POLLING,
+    HF_ACQUIRE_RESOLVING,
     HF_ACQUIRE_CONFIRMING,
     HF_ACQUIRE_WITHDRAWING,
 };

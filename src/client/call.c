@@ -92,8 +92,9 @@ static void send_attempt(struct hf_call *call)
     struct hf_client *client = call->client;
 
     call->last_sent = hf_client_now(client);
-    if (call->attempts == 0)
+    if (call->attempts == 0 || call->renumber)
         call->first_sent = call->last_sent;
+    call->renumber = false;
     call->attempts++;
     call->state = HF_CALL_SENT;
     call->request.command.done = lowest_open_sequence(client);
@@ -140,26 +141,41 @@ static void park_call(struct hf_call *call)
     hf_dlist_insert(before, &call->link);
 }
 
-static void start_call(struct hf_call *call)
+static void send_numbered(struct hf_call *call)
 {
-    struct hf_client *client = call->client;
-
-    HF_ASSERT(call->state == HF_CALL_IDLE);
-    hf_answer_clear(&call->request.answer);
-    set_cause(call, NULL);
-    call->attempts = 0;
-    call->in_doubt = false;
-    call->expired_unsent = false;
-    call->request.progress = 0;
-    if (call->request.kind != HF_REQUEST_COMMAND) {
-        send_attempt(call);
-    } else if (is_window_full(client)) {
+    if (is_window_full(call->client)) {
         call->state = HF_CALL_PARKED;
         park_call(call);
         set_timer_to_limit(call);
     } else {
         send_with_new_sequence(call);
     }
+}
+
+/* A LOOKUP is numbered like a command, although the store does not see its
+ * number: hf_close() waits for numbered calls, and a release may depend on the
+ * LOOKUP. */
+static bool is_numbered(const struct hf_call *call)
+{
+    return call->request.kind == HF_REQUEST_COMMAND ||
+           call->request.kind == HF_REQUEST_LOOKUP;
+}
+
+static void start_call(struct hf_call *call)
+{
+    HF_ASSERT(call->state == HF_CALL_IDLE);
+    hf_answer_clear(&call->request.answer);
+    set_cause(call, NULL);
+    call->attempts = 0;
+    call->in_doubt = false;
+    call->renumber = false;
+    call->expired_unsent = false;
+    call->request.progress = 0;
+    call->request.command.session = 0;
+    if (is_numbered(call))
+        send_numbered(call);
+    else
+        send_attempt(call);
 }
 
 void hf_call_start(struct hf_call *call, hf_time deadline)
@@ -292,12 +308,31 @@ static void retry_or_fail(struct hf_call *call, enum hf_err err)
         call->failed(call);
 }
 
+/* Whether it does no harm to execute the command twice. */
+static bool may_run_twice(const struct hf_command *command)
+{
+    return command->kind == HF_COMMAND_RENEW ||
+           command->kind == HF_COMMAND_CANCEL;
+}
+
+static void on_session_gone(struct hf_call *call)
+{
+    if (may_run_twice(&call->request.command)) {
+        call->renumber = true;
+        retry_or_fail(call, HF_EINDOUBT);
+    } else {
+        settle_call(call, HF_EINDOUBT);
+    }
+}
+
 static void on_answer(struct hf_request *request)
 {
     struct hf_call *call = HF_CONTAINER(request, struct hf_call, request);
     enum hf_err err = request->answer.result.err;
 
-    if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
+    if (request->answer.session_gone)
+        on_session_gone(call);
+    else if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
         retry_or_fail(call, err);
     else
         settle_call(call, err);
@@ -358,6 +393,20 @@ static void on_limit(struct hf_call *call)
     fail_call(call);
 }
 
+/* Send the next attempt. If no copy can have been executed, any session may
+ * execute it. */
+static void send_again(struct hf_call *call)
+{
+    if (call->renumber || !call->in_doubt)
+        call->request.command.session = 0;
+    if (call->renumber) {
+        hf_dlist_remove(&call->link);
+        send_numbered(call);
+    } else {
+        send_attempt(call);
+    }
+}
+
 static void on_call_timer(struct hf_timer *timer)
 {
     struct hf_call *call = HF_CONTAINER(timer, struct hf_call, timer);
@@ -374,6 +423,6 @@ static void on_call_timer(struct hf_timer *timer)
             call->request.answer.cause = NULL;
         }
         hf_answer_clear(&call->request.answer);
-        send_attempt(call);
+        send_again(call);
     }
 }

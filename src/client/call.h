@@ -8,6 +8,12 @@
  * call that fails is settled with HF_EINDOUBT if any attempt was in doubt,
  * otherwise with HF_EUNAVAIL.
  *
+ * A command is not repeated as it is if the session in which it was sent is
+ * gone (docs/decisions/0033): the next session would execute it again. RENEW
+ * and CANCEL may be executed twice, so they are sent as new commands, with a
+ * new sequence number. The other commands are settled with HF_EINDOUBT and
+ * `session_gone`, and the owner of the call finds out what became of them.
+ *
  *            start                    answered
  *     IDLE --------> SENT ---------------------------> IDLE, settled
  *      |             ^  |
@@ -41,13 +47,15 @@ struct hf_call {
     struct hf_timer timer;
     enum hf_call_state state;
     bool in_doubt; /* an attempt may have been executed */
+    bool renumber; /* the next attempt is a new command */
     uint32_t attempts;
     uint32_t back_off_ms; /* delay after the first attempt; doubles each time */
     hf_time deadline;
     hf_time queue_until; /* latest instant to send the request; 0: no limit */
     uint32_t timeout_ms; /* time from send to answer, with queue_until */
     bool expired_unsent; /* queue_until passed before the request was sent */
-    hf_time first_sent;
+    hf_time first_sent;  /* when the command was first sent, with its present
+                           sequence number */
     hf_time last_sent;
     char *cause; /* why an earlier attempt failed; may be NULL */
     void *owner; /* for `settled` and `failed` */

@@ -30,6 +30,7 @@ struct hf_env {
 struct hf_close {
     bool started;
     struct hf_timer timer; /* fires when no call is open, or at the deadline */
+    hf_time deadline;
     struct hf_callback callback;
     hf_done_fn *done;
     void *arg;

@@ -89,15 +89,16 @@ static void close_strategy(struct hf_client *client)
 
 /* ---- hf_close() ---------------------------------------------------------*/
 
+/* A release that is settled may send another request, so look again. */
 static void await_drained(struct hf_client *client, hf_time deadline)
 {
-    struct hf_blocked blocked = {0};
+    while (!is_drained(client) && hf_client_now(client) < deadline) {
+        struct hf_blocked blocked = {0};
 
-    if (is_drained(client) || hf_client_now(client) >= deadline)
-        return;
-    client->draining = &blocked;
-    (void)hf_loop_wait(client, &blocked, deadline);
-    client->draining = NULL;
+        client->draining = &blocked;
+        (void)hf_loop_wait(client, &blocked, deadline);
+        client->draining = NULL;
+    }
 }
 
 static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
@@ -171,6 +172,10 @@ static void on_close_timer(struct hf_timer *timer)
     struct hf_close *close = HF_CONTAINER(timer, struct hf_close, timer);
     struct hf_client *client = HF_CONTAINER(close, struct hf_client, close);
 
+    if (!is_drained(client) && hf_client_now(client) < close->deadline) {
+        hf_client_host_ops.timer_set(&client->host, timer, close->deadline);
+        return; /* a release has sent another request */
+    }
     close->err = abandon_open_calls(client);
     hf_client_host_ops.timer_remove(&client->host, &close->timer);
     hf_loop_queue_callback(client, &close->callback, false);
@@ -207,6 +212,7 @@ static enum hf_err start_close(struct hf_client *client, uint32_t timeout_ms,
         .started = true,
         .timer.fire = on_close_timer,
         .callback.run = run_close_callback,
+        .deadline = deadline,
         .done = done,
         .arg = arg,
     };

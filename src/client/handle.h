@@ -60,6 +60,8 @@ struct hf_lock {
                                       its caller has the result */
     struct hf_dlist claim_waiters; /* threads in hf_lock_wait() */
     struct hf_future *releasing;
+    hf_time held_until; /* RELEASING: the lease cannot have ended before this;
+                           0 or less: unknown */
     struct hf_call call;
     struct hf_timer timer; /* CLAIMING: the next poll or the timeout; HELD: set
                               by the keeper */

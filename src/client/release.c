@@ -12,6 +12,7 @@ void hf_release_begin(struct hf_lock *lock)
 {
     bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
 
+    lock->held_until = atomic_load(&lock->valid_until);
     hf_validity_clear(lock);
     hf_keeper_stop(lock);
     lock->pending_events = 0;
@@ -25,12 +26,47 @@ void hf_release_begin(struct hf_lock *lock)
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
+/* The session in which UNLOCK was sent is gone, so no copy of it can be
+ * executed any more. A linearizable LOOKUP shows whether one was: if the claim
+ * still holds the key, UNLOCK is sent again, as a new command. Returns true if
+ * a request was sent. */
+static bool continue_release(struct hf_lock *lock)
+{
+    struct hf_call *call = &lock->call;
+    const struct hf_answer *answer = &call->request.answer;
+    bool was_lookup = call->request.kind == HF_REQUEST_LOOKUP;
+
+    if (lock->client->closed)
+        return false;
+    if (was_lookup && answer->result.err == HF_OK)
+        hf_handle_fill_command(lock, call, HF_COMMAND_UNLOCK);
+    else if (call->request.command.kind == HF_COMMAND_UNLOCK &&
+             answer->session_gone)
+        hf_handle_fill_lookup(lock, call, HF_LINEARIZABLE);
+    else
+        return false;
+    hf_call_start(call, call->deadline);
+    return true;
+}
+
+/* If the claim is unknown before its lease can have ended, UNLOCK has ended it.
+ * Later, nothing shows what has ended it. */
+static enum hf_err lookup_result(const struct hf_lock *lock)
+{
+    if (lock->call.request.answer.result.err == HF_ENOTHELD &&
+        hf_client_clock(lock->client) < lock->held_until)
+        return HF_OK;
+    return HF_EINDOUBT;
+}
+
 static enum hf_err release_result(const struct hf_lock *lock)
 {
     const struct hf_call *call = &lock->call;
     const struct hf_result *result = &call->request.answer.result;
     enum hf_err err = result->err;
 
+    if (call->request.kind == HF_REQUEST_LOOKUP)
+        return lookup_result(lock);
     if (call->request.command.kind == HF_COMMAND_CANCEL && err == HF_OK &&
         result->token != atomic_load(&lock->token))
         return HF_EEXPIRED;
@@ -49,9 +85,12 @@ static enum hf_err release_result(const struct hf_lock *lock)
 void hf_release_on_settled(struct hf_lock *lock)
 {
     struct hf_future *releasing = lock->releasing;
-    enum hf_err err = release_result(lock);
     const char *cause = lock->call.request.answer.cause;
+    enum hf_err err;
 
+    if (continue_release(lock))
+        return;
+    err = release_result(lock);
     lock->releasing = NULL;
     hf_handle_set_state(lock, HF_LOCK_IDLE);
     if (err)

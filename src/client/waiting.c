@@ -20,6 +20,23 @@ void hf_waiting_remove(struct hf_lock *lock)
     lock->in_map = false;
 }
 
+/* A push can arrive before the answer to LOCK that says "queued", because
+ * pushes may use another connection. The handle is not in client->waiting yet
+ * then, so search all handles. */
+static struct hf_lock *find_requesting_lock(const struct hf_client *client,
+                                            const struct hf_nonce *nonce)
+{
+    for (struct hf_dlist *link = client->locks.next; link != &client->locks;
+         link = link->next) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
+
+        if (lock->phase == HF_ACQUIRE_REQUESTING &&
+            hf_nonce_equal(&lock->nonce, nonce))
+            return lock;
+    }
+    return NULL;
+}
+
 struct hf_lock *hf_waiting_find(const struct hf_client *client,
                                 const struct hf_nonce *nonce)
 {
@@ -32,7 +49,7 @@ struct hf_lock *hf_waiting_find(const struct hf_client *client,
         if (hf_nonce_equal(&lock->nonce, nonce))
             return lock;
     }
-    return NULL;
+    return find_requesting_lock(client, nonce);
 }
 
 uint32_t hf_waiting_poll_ms(struct hf_lock *lock,

@@ -12,7 +12,8 @@
 void hf_waiting_add(struct hf_lock *lock);
 void hf_waiting_remove(struct hf_lock *lock);
 
-/* The handle whose claim `nonce` waits, or NULL. */
+/* The handle whose claim `nonce` waits, or may wait because its LOCK is not
+ * answered; or NULL. */
 struct hf_lock *hf_waiting_find(const struct hf_client *client,
                                 const struct hf_nonce *nonce);
 

@@ -82,26 +82,37 @@ struct hf_answer {
     struct hf_info *infos;   /* READ: one; LIST: `count` of them; freed by the
                                 client */
     size_t count;
-    bool sure;   /* UNLOCK: the result is certain, even if an earlier copy of
-                    the request was lost */
-    char *cause; /* why the request failed; allocated, may be NULL */
+    bool sure;         /* UNLOCK: the result is certain, even if an earlier copy
+                          of the request was lost */
+    bool session_gone; /* a command, with HF_EINDOUBT: the store has closed the
+                          session in which the command was sent, so no copy of
+                          it can be executed from now on. Only for strategies
+                          with `looks_up` */
+    char *cause;       /* why the request failed; allocated, may be NULL */
 };
 
 /* The client embeds requests in its calls. The bytes of the command stay valid
- * until the request is answered. The strategy may use `link` until then. */
+ * until the request is answered. The strategy may use `link` until then.
+ *
+ * The session of a command. The client submits a command with session 0 if no
+ * copy of it can have been executed, and the strategy sets the session in which
+ * it sends the command. When the client repeats the command, the session is
+ * still set. If that session is gone, the strategy must not send the command in
+ * the next one, where it would be new: it answers with session_gone. A strategy
+ * whose session lasts until `close` need not look. */
 struct hf_request {
     enum hf_request_kind kind;
-    struct hf_command command; /* the strategy sets command.session */
-    enum hf_consistency how;   /* READ, LOOKUP */
-    uint64_t watch;            /* WATCH, UNWATCH: the watch's number */
-    uint64_t from;             /* WATCH: the first index; 0: from now on */
-    bool exact;                /* WATCH: only events of command.key itself */
-    hf_time progress;          /* LIST: when the strategy last received a part
+    struct hf_command command;
+    enum hf_consistency how; /* READ, LOOKUP */
+    uint64_t watch;          /* WATCH, UNWATCH: the watch's number */
+    uint64_t from;           /* WATCH: the first index; 0: from now on */
+    bool exact;              /* WATCH: only events of command.key itself */
+    hf_time progress;        /* LIST: when the strategy last received a part
                                   of the result, or 0. The client counts the
                                   deadline from here */
-    bool waits;                /* LOCK: the claim was queued at the last
+    bool waits;              /* LOCK: the claim was queued at the last
                                   answer */
-    bool keeps;                /* LOCK: the client will renew the lock */
+    bool keeps;              /* LOCK: the client will renew the lock */
     struct hf_answer answer;
     struct hf_dlist link;
     bool answered; /* set by the host until it calls `done` */

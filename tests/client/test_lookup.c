@@ -205,7 +205,7 @@ static void a_claim_waits_on_while_lookups_fail(void **state)
     uint32_t waiters;
 
     (void)state;
-    hf_faulty_cut(hf_faulty_of(b), HF_CUT_SILENT);
+    hf_faulty_cut(hf_faulty_of(b), HF_CUT_ALL);
     hf_world_run(&world, 30000);
     assert_false(hf_future_done(future, NULL));
     assert_true(hf_world_is_held(&world, "k", &waiters));

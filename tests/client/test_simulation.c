@@ -101,10 +101,11 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
     hf_world_init(&sim->world, seed);
     /* Check FIFO order only if no waiter can miss its grant. If a push is lost
      * or a client is stopped, the grant may expire, and the claim then enters
-     * the queue again at its end. */
-    hf_recorder_init(&sim->recorder, !plan->network && !plan->stops);
+     * the queue again at its end. So does a claim whose session is closed. */
+    hf_recorder_init(&sim->recorder,
+                     !plan->network && !plan->stops && !plan->sessions);
     /* Waiters are checked by LOOKUP, or by repeating LOCK. */
-    sim->world.without_lookup = sim_chance(sim, 40);
+    sim->world.without_lookup = !plan->sessions && sim_chance(sim, 40);
     sim->client_count = 2 + sim_below(sim, CLIENTS_MAX - 1);
     sim->key_count = 1 + sim_below(sim, KEYS_MAX);
     sim_draw_faults(sim);
@@ -202,6 +203,16 @@ static const struct plan loses_data = {
     .cuts = true,
     .loses_data = true,
 };
+static const struct plan sessions = {.sessions = true, .closes = true};
+static const struct plan sessions_and_faults = {
+    .network = true,
+    .clocks = true,
+    .stops = true,
+    .cuts = true,
+    .closes = true,
+    .transfers = true,
+    .sessions = true,
+};
 static const struct plan all_faults = {
     .network = true,
     .clocks = true,
@@ -247,6 +258,18 @@ static void with_a_server_that_loses_its_data(void **state)
     run_seeds(__func__, 7000001, 4000, &loses_data);
 }
 
+static void with_closed_sessions(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 8000001, 5000, &sessions);
+}
+
+static void with_closed_sessions_and_all_faults(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 9000001, 10000, &sessions_and_faults);
+}
+
 static void with_all_faults(void **state)
 {
     (void)state;
@@ -274,6 +297,9 @@ int main(void)
         cmocka_unit_test_teardown(with_detached_and_adopted_locks,
                                   print_seed_of_failure),
         cmocka_unit_test_teardown(with_a_server_that_loses_its_data,
+                                  print_seed_of_failure),
+        cmocka_unit_test_teardown(with_closed_sessions, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_closed_sessions_and_all_faults,
                                   print_seed_of_failure),
         cmocka_unit_test_teardown(with_all_faults, print_seed_of_failure),
         cmocka_unit_test_teardown(a_seed_reproduces_its_trace,

@@ -30,6 +30,7 @@ enum {
 /* The kinds of faults that a seed may draw. */
 struct plan {
     bool network, clocks, stops, cuts, closes;
+    bool sessions;  /* the server closes sessions of clients that are open */
     bool transfers; /* locks are detached, and adopted by another client */
     /* The server loses its data now and then. Two clients may then hold a key,
      * and tokens may decrease, so neither is checked. */
@@ -53,7 +54,11 @@ struct claim {
     size_t lock_op;
     hf_time claimed_at;
     uint32_t lease_ms;
-    unsigned open; /* calls without a result */
+    unsigned grants;  /* how often the handle was granted its key */
+    unsigned count;   /* the value of the lock, which UPDATE increments */
+    bool is_counting; /* `count` is known */
+    bool is_updating; /* an UPDATE that counts is open */
+    unsigned open;    /* calls without a result */
 };
 
 /* One call that has not completed. */
@@ -64,6 +69,7 @@ struct call {
     enum hf_op_kind kind;
     bool recorded;   /* sim_call_begin() was called */
     bool of_adopted; /* the claim was adopted when the call started */
+    unsigned grant;  /* an UPDATE that counts: claim->grants at its start */
     size_t op;
     uint64_t token;
     struct hf_info info;

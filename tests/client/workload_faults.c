@@ -12,6 +12,8 @@ void sim_draw_faults(struct sim *sim)
         sim->world.net.shared_clock = false;
         sim->world.net.rate_ppm = ((int)sim_below(sim, 41) - 20) * 1000;
     }
+    if (plan->sessions)
+        odds->close_session = sim_below(sim, 80);
     if (!plan->network)
         return;
     odds->quick_ms = sim_chance(sim, 70) ? sim_below(sim, 60) : 0;
@@ -70,6 +72,10 @@ void sim_inject_fault(struct sim *sim, unsigned client)
                                   ? HF_CUT_NONE
                                   : (enum hf_faulty_cut)sim_below(
                                         sim, HF_CUT_ANSWERS + 1));
+    }
+    if (plan->sessions && sim_chance(sim, 3)) {
+        TRACE(sim, "client %u: its session is closed", client);
+        hf_faulty_close_session(faulty);
     }
     if (plan->closes && sim_chance(sim, 1))
         close_client(sim, client);

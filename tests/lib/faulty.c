@@ -17,7 +17,8 @@ enum {
 enum packet_kind {
     REQUEST, /* in transit to the server, or being executed */
     ANSWER,
-    LOSS, /* the client notices that its connection has failed */
+    LOSS,    /* the client notices that its connection has failed */
+    CLOSING, /* the session is closed, and the client notices */
     GRANT,
     EVENT
 };
@@ -37,6 +38,7 @@ struct packet {
     /* The client's request, or NULL if nobody awaits an answer. */
     struct hf_request *asked;
     bool lose_answer, hide_anchor;
+    bool close_session; /* when the request was executed */
     uint32_t answer_ms;
 
     struct hf_push_grant grant;
@@ -65,6 +67,7 @@ struct hf_faulty {
     struct hf_dlist link; /* in `clients` of the network */
     const struct hf_strategy *inner;
     void *self;
+    uint64_t session; /* counts the sessions of this client, from 1 */
     char url[64];
     struct hf_timer timer;    /* due at the first arrival */
     struct hf_dlist arrivals; /* packets in transit to the client, by time */
@@ -321,6 +324,11 @@ static void answer_error(struct hf_faulty *faulty, struct hf_request *request,
     answer_now(faulty, request, &answer);
 }
 
+static const struct hf_answer answer_gone = {
+    .result.err = HF_EINDOUBT,
+    .session_gone = true,
+};
+
 /* The request, or its answer, was lost. Report that to the client after
  * HF_FAULTY_NOTICE_MS. */
 static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
@@ -332,6 +340,27 @@ static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
     packet = new_packet(faulty, LOSS, 0);
     packet->asked = request;
     schedule_arrival(packet, HF_FAULTY_NOTICE_MS);
+}
+
+static void return_answer(struct packet *packet);
+
+/* Close the session later, because the inner strategy may be executing a
+ * request, and answer `request` then. */
+static void close_session_soon(struct hf_faulty *faulty,
+                               struct hf_request *request, uint32_t ms)
+{
+    struct packet *packet = new_packet(faulty, CLOSING, 0);
+
+    packet->asked = request;
+    schedule_arrival(packet, ms);
+}
+
+/* Whether the command was sent in a session that is closed. */
+static bool is_session_gone(const struct hf_faulty *faulty,
+                            const struct hf_request *request)
+{
+    return request->kind == HF_REQUEST_COMMAND &&
+           request->command.session != faulty->session;
 }
 
 /* Deliver a request to the server. Its packet is not in `packets` of the
@@ -347,6 +376,11 @@ static void deliver_request(struct packet *packet)
     }
     faulty->received[faulty->received_count++ % RECEIVED_MAX] =
         (struct received){packet->sent, server_clock(faulty->net)};
+    if (is_session_gone(faulty, &packet->request)) {
+        packet->request.answer = answer_gone;
+        return_answer(packet);
+        return;
+    }
     faulty->inner->submit(faulty->self, &packet->request);
 }
 
@@ -414,6 +448,9 @@ static void submit_on_cue(struct hf_faulty *faulty, struct hf_request *request,
     case HF_NO_MEMORY:
         answer_error(faulty, request, HF_ENOMEM);
         return;
+    case HF_CLOSE_SESSION:
+        close_session_soon(faulty, request, 0);
+        return;
     case HF_STALE:
         HF_ASSERT(is_local_lookup(request));
         answer_error(faulty, request, HF_ENOTHELD);
@@ -432,6 +469,7 @@ static void submit_on_cue(struct hf_faulty *faulty, struct hf_request *request,
         faulty->net->stall(faulty->net->arg, cue->ms);
     packet = copy_request(faulty, request);
     packet->lose_answer = cue->fault == HF_LOSE_ANSWER;
+    packet->close_session = cue->fault == HF_CLOSE_SESSION_AFTER;
     packet->hide_anchor = cue->fault == HF_HIDE_ANCHOR;
     packet->answer_ms = cue->fault == HF_DELAY_ANSWER ? cue->ms : 0;
     send_request(packet, cue->fault == HF_DELAY ? cue->ms : 0);
@@ -442,6 +480,7 @@ static void submit_at_random(struct hf_faulty *faulty,
 {
     const struct hf_faulty_odds *odds = &faulty->odds;
     struct packet *packet;
+    bool closes;
 
     if (is_drawn(faulty, odds->refuse)) {
         answer_error(faulty, request, HF_EUNAVAIL);
@@ -466,7 +505,14 @@ static void submit_at_random(struct hf_faulty *faulty,
     }
     if (is_drawn(faulty, odds->repeat))
         repeat_request(faulty, request, random_delay(faulty) + 1);
+    closes = request->kind == HF_REQUEST_COMMAND &&
+             is_drawn(faulty, odds->close_session);
+    if (closes && is_drawn(faulty, 500)) {
+        close_session_soon(faulty, request, random_delay(faulty));
+        return;
+    }
     packet = copy_request(faulty, request);
+    packet->close_session = closes;
     packet->lose_answer = is_drawn(faulty, odds->lose_answer);
     packet->hide_anchor = is_drawn(faulty, odds->hide_anchor);
     packet->answer_ms = random_delay(faulty);
@@ -492,6 +538,16 @@ static void record_sent(struct hf_faulty *faulty, enum hf_faulty_what what,
     last->value = last->expected = last->note = (struct hf_bytes){0};
 }
 
+/* Set the session of a command that is sent for the first time. Returns true if
+ * the command was sent before, in a session that is closed. */
+static bool is_in_old_session(const struct hf_faulty *faulty,
+                              struct hf_request *request)
+{
+    if (request->kind == HF_REQUEST_COMMAND && request->command.session == 0)
+        request->command.session = faulty->session;
+    return is_session_gone(faulty, request);
+}
+
 static void faulty_submit(void *self, struct hf_request *request)
 {
     struct hf_faulty *faulty = self;
@@ -503,6 +559,8 @@ static void faulty_submit(void *self, struct hf_request *request)
         answer_error(faulty, request, HF_EUNAVAIL);
     else if (faulty->cut == HF_CUT_ALL)
         notice_loss(faulty, request);
+    else if (is_in_old_session(faulty, request))
+        answer_now(faulty, request, &answer_gone);
     else if (take_cue(faulty, what, &cue))
         submit_on_cue(faulty, request, &cue);
     else
@@ -549,7 +607,11 @@ static void deliver_arrival(struct packet *packet)
     struct hf_faulty *faulty = packet->faulty;
     struct hf_host *outer = faulty->outer;
 
-    if (packet->kind == LOSS) {
+    if (packet->kind == CLOSING) {
+        hf_faulty_close_session(faulty);
+        if (packet->asked)
+            answer_now(faulty, packet->asked, &answer_gone);
+    } else if (packet->kind == LOSS) {
         if (packet->asked)
             answer_error(faulty, packet->asked, HF_EINDOUBT);
     } else if (faulty->cut == HF_CUT_ALL || faulty->cut == HF_CUT_ANSWERS) {
@@ -603,10 +665,22 @@ static void on_inner_answer(struct hf_host *host, struct hf_request *request)
     struct packet *packet = HF_CONTAINER(request, struct packet, request);
 
     record_ended(faulty->net, request);
-    packet->kind = ANSWER;
     if (packet->hide_anchor)
         request->answer.anchor = (struct hf_anchor){0};
     translate_anchor(faulty, &request->answer.anchor);
+    if (packet->close_session) {
+        close_session_soon(faulty, packet->asked, packet->answer_ms);
+        free_packet(packet);
+    } else {
+        return_answer(packet);
+    }
+}
+
+static void return_answer(struct packet *packet)
+{
+    struct hf_faulty *faulty = packet->faulty;
+
+    packet->kind = ANSWER;
     if (packet->lose_answer) {
         notice_loss(faulty, packet->asked);
         free_packet(packet);
@@ -839,6 +913,20 @@ static enum hf_err open_inner(struct hf_faulty *faulty, struct hf_error *error)
     return err;
 }
 
+/* Closing the inner strategy closes its session. Open the next one first, so
+ * that the store is not freed. */
+void hf_faulty_close_session(struct hf_faulty *faulty)
+{
+    void *old = faulty->self;
+
+    faulty->self = calloc(1, faulty->inner->size);
+    HF_ASSERT(faulty->self);
+    HF_ASSERT(!open_inner(faulty, NULL));
+    faulty->inner->close(old);
+    free(old);
+    faulty->session++;
+}
+
 void hf_faulty_forget(struct hf_faulty_net *net)
 {
     net->incarnation++;
@@ -862,6 +950,7 @@ static enum hf_err faulty_open(void *self, struct hf_url *url,
     faulty->host.ops = &host_ops;
     faulty->outer = outer;
     faulty->net = current;
+    faulty->session = 1;
     faulty->timer.fire = on_timer;
     hf_dlist_init(&faulty->arrivals);
     hf_dlist_init(&faulty->packets);

@@ -62,16 +62,20 @@ enum hf_fault {
     HF_STRAND, /* the client notices a loss, but the message arrives later */
     HF_DELAY,  /* the message arrives later */
     HF_DELAY_ANSWER,
-    HF_REPEAT,      /* the message arrives twice, the second time later */
-    HF_HIDE_ANCHOR, /* the answer or push has no anchor */
-    HF_STALE,       /* a local LOOKUP: the server has not received the LOCK */
-    HF_STALL,       /* submit() takes `ms`, as if it waited for a mutex */
+    HF_REPEAT,        /* the message arrives twice, the second time later */
+    HF_HIDE_ANCHOR,   /* the answer or push has no anchor */
+    HF_CLOSE_SESSION, /* the server closes the session, and then receives the
+                         command, which the client is told */
+    HF_CLOSE_SESSION_AFTER, /* the same after the command was executed */
+    HF_STALE, /* a local LOOKUP: the server has not received the LOCK */
+    HF_STALL, /* submit() takes `ms`, as if it waited for a mutex */
 };
 
 /* The probability of each fault, per thousand messages. */
 struct hf_faulty_odds {
     unsigned lose, lose_answer, refuse, forget, repeat, strand, hide_anchor;
-    unsigned stale; /* of local LOOKUPs */
+    unsigned stale;         /* of local LOOKUPs */
+    unsigned close_session; /* before or after a command */
     unsigned lose_grant, repeat_grant, lose_event;
     unsigned slow;     /* the delay is up to slow_ms instead of quick_ms */
     uint32_t quick_ms; /* maximum delay, each way; 0: none */
@@ -143,6 +147,10 @@ void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
 void hf_faulty_odds(struct hf_faulty *faulty,
                     const struct hf_faulty_odds *odds);
 void hf_faulty_cut(struct hf_faulty *faulty, enum hf_faulty_cut cut);
+
+/* Close the client's session at the server, by a CLOSE, and open another.
+ * Commands of the old session that are in transit are not executed. */
+void hf_faulty_close_session(struct hf_faulty *faulty);
 
 /* How many messages of kind `what` the client has sent, and the last such
  * message, without its key, value, expected and note. */
