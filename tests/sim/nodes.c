@@ -153,7 +153,7 @@ static void close_link(void *arg, uint64_t link, const char *why)
 {
     struct sim_node *node = arg;
 
-    (void)why;
+    node->refused = why;
     sim_conns_close(node->nodes, link);
 }
 

@@ -46,6 +46,7 @@ struct sim_node {
     struct hf_wal_upkeep upkeep;
     struct hf_node_job *job;
     bool is_flushing, has_upkeep;
+    const char *refused;   /* why it has refused the last connection */
     struct hf_error error; /* why it has stopped */
 };
 
