@@ -174,6 +174,41 @@ static void a_read_is_confirmed_by_a_majority(void **state)
     assert_int_equal(call_run(&nodes, follower, NULL).err, HF_OK);
 }
 
+/* The node has not applied the command yet, so the read waits. */
+static void a_read_sees_what_was_answered_before(void **state)
+{
+    struct sim_node *leader;
+    struct hf_node_outcome outcome;
+    struct hf_command open = {.kind = HF_COMMAND_OPEN, .nonce = nonce_of(9)};
+    unsigned behind;
+
+    (void)state;
+    start(3);
+    leader = await_leader(&nodes);
+    behind = other_than(&nodes, leader->number);
+    sim_nodes_run(&nodes, 300, NULL, NULL);
+    for (unsigned i = 0; i < 20; i++) {
+        open.nonce = nonce_of(100 + i);
+        outcome = call_run(&nodes, leader->number, &open);
+        assert_int_equal(call_run(&nodes, behind, NULL).err, HF_OK);
+        assert_true(nodes.list[behind].node->replica.applied >= outcome.index);
+    }
+}
+
+static void the_incarnation_is_higher_after_a_restart(void **state)
+{
+    uint64_t first;
+
+    (void)state;
+    start(1);
+    first = nodes.list[0].node->incarnation;
+    for (unsigned i = 1; i < 4; i++) {
+        sim_nodes_crash(&nodes, 0, SIM_CRASH_LOSE, false);
+        sim_nodes_start(&nodes, 0);
+        assert_true(nodes.list[0].node->incarnation == first + i);
+    }
+}
+
 static bool has_left(void *arg)
 {
     return hf_node_has_left(arg);
@@ -213,6 +248,9 @@ int main(void)
         cmocka_unit_test_teardown(an_idle_follower_applies_without_a_heartbeat,
                                   end),
         cmocka_unit_test_teardown(a_read_is_confirmed_by_a_majority, end),
+        cmocka_unit_test_teardown(a_read_sees_what_was_answered_before, end),
+        cmocka_unit_test_teardown(the_incarnation_is_higher_after_a_restart,
+                                  end),
         cmocka_unit_test_teardown(a_leader_that_leaves_hands_over, end),
     };
 

@@ -122,6 +122,29 @@ static void heartbeats_go_on_while_a_disk_hangs(void **state)
     assert_true(leader->node->leading_term == term);
 }
 
+/* Nothing that a crash could undo is said before it is durable: no vote, no
+ * request for one. */
+static void messages_wait_for_term_and_vote(void **state)
+{
+    struct sim_node *leader;
+    uint64_t term;
+
+    (void)state;
+    leader = start(3);
+    term = leader->node->leading_term;
+    sim_nodes_run(&nodes, 500, NULL, NULL);
+    /* From now on, hardly a flush ends within this test. */
+    nodes.odds.flush_ms = nodes.odds.slow_disk_ms = 100000000;
+    sim_nodes_crash(&nodes, leader->number, SIM_CRASH_LOSE, true);
+    sim_nodes_run(&nodes, 10000, NULL, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        if (i == leader->number)
+            continue;
+        assert_true(hf_engine_term(&nodes.list[i].node->engine) <= term + 1);
+        assert_true(nodes.list[i].node->leading_term == 0);
+    }
+}
+
 static void a_broken_disk_stops_the_node(void **state)
 {
     struct sim_node *leader = start(1);
@@ -190,6 +213,7 @@ int main(void)
         cmocka_unit_test_teardown(strangers_are_refused, end),
         cmocka_unit_test_teardown(garbage_is_refused, end),
         cmocka_unit_test_teardown(heartbeats_go_on_while_a_disk_hangs, end),
+        cmocka_unit_test_teardown(messages_wait_for_term_and_vote, end),
         cmocka_unit_test_teardown(a_broken_disk_stops_the_node, end),
         cmocka_unit_test_teardown(a_full_disk_refuses_locks_and_lets_go, end),
     };
