@@ -42,6 +42,15 @@ struct hf_peer *hf_peers_leader(struct hf_node *node)
     return peer && peer->link != 0 ? peer : NULL;
 }
 
+bool hf_peers_can_ask(const struct hf_node *node)
+{
+    for (size_t i = 0; i < node->peers.count; i++) {
+        if (node->peers.list[i].id == node->leader)
+            return node->peers.list[i].link != 0;
+    }
+    return hf_node_leads(node);
+}
+
 /* ---- Sending ------------------------------------------------------------*/
 
 static void patch_u32(uint8_t *at, size_t value)

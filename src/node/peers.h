@@ -47,6 +47,9 @@ struct hf_peer *hf_peers_find(struct hf_node *node, uint64_t id);
 /* The peer that leads, if it is connected; NULL otherwise. */
 struct hf_peer *hf_peers_leader(struct hf_node *node);
 
+/* Whether there is a leader that can be asked: this node, or a connected one. */
+bool hf_peers_can_ask(const struct hf_node *node);
+
 /* Begin a message: encode it into the result, then call hf_peers_send(). */
 struct hf_buf *hf_peers_message(struct hf_node *node);
 

@@ -223,7 +223,7 @@ hf_time hf_reads_deadline(const struct hf_node *node)
 {
     const struct hf_reads *reads = &node->reads;
 
-    if (!hf_dlist_is_empty(&reads->unsent) && node->leading_term != 0)
+    if (!hf_dlist_is_empty(&reads->unsent) && hf_peers_can_ask(node))
         return node->now;
     if (reads->rounds.count > 0)
         return reads->round_at + node->opts.heartbeat_ms;

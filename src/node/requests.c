@@ -3,12 +3,15 @@
 #include "base/assert.h"
 #include "node/state.h"
 
+#define RESEND_MS 50
+
 void hf_requests_init(struct hf_requests *requests)
 {
     hf_map_init(&requests->by_number);
     hf_dlist_init(&requests->unsent);
     hf_dlist_init(&requests->sent);
     hf_dlist_init(&requests->answered);
+    requests->resend_at = HF_NEVER;
 }
 
 void hf_requests_fini(struct hf_requests *requests)
@@ -100,6 +103,7 @@ void hf_requests_resend(struct hf_node *node)
         hf_dlist_remove(last);
         hf_dlist_push_front(&requests->unsent, last);
     }
+    requests->resend_at = HF_NEVER;
     hf_reads_resend(node);
 }
 
@@ -134,9 +138,12 @@ static hf_time repeat_time(const struct hf_node *node)
 {
     struct hf_dlist *oldest = hf_dlist_first(&node->requests.sent);
 
+    hf_time late;
+
     if (!oldest || node->leading_term != 0)
         return HF_NEVER;
-    return request_at(oldest)->sent_at + HF_NODE_REPEAT_MS;
+    late = request_at(oldest)->sent_at + HF_NODE_REPEAT_MS;
+    return late < node->requests.resend_at ? late : node->requests.resend_at;
 }
 
 void hf_requests_dispatch(struct hf_node *node)
@@ -169,8 +176,8 @@ static void complete(struct hf_node *node, struct hf_node_request *request,
     hf_dlist_push_back(&node->requests.answered, &request->link);
 }
 
-/* A node that does not lead says so. It is asked again when another leader is
- * known, or after a while. */
+/* A node that does not lead says so. Perhaps it will, or another leader will be
+ * known soon: ask again after a while. */
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome)
 {
@@ -178,6 +185,8 @@ void hf_requests_answer(struct hf_node *node, uint64_t number,
 
     if (request && outcome->err != HF_ESTATE)
         complete(node, request, outcome);
+    else if (request && node->requests.resend_at == HF_NEVER)
+        node->requests.resend_at = hf_time_add(node->now, RESEND_MS);
 }
 
 static void expire_requests(struct hf_node *node)
@@ -216,7 +225,7 @@ hf_time hf_requests_deadline(const struct hf_node *node)
 
     if (!hf_dlist_is_empty(&requests->answered))
         return node->now;
-    if (!hf_dlist_is_empty(&requests->unsent) && node->leading_term != 0)
+    if (!hf_dlist_is_empty(&requests->unsent) && hf_peers_can_ask(node))
         return node->now;
     return repeat_time(node) < deadline ? repeat_time(node) : deadline;
 }

@@ -64,6 +64,7 @@ struct hf_requests {
     struct hf_dlist sent;     /* commands; all are older than the unsent ones */
     struct hf_dlist answered; /* `done` runs in the next turn */
     uint64_t last_number;
+    hf_time resend_at; /* a node has answered that it does not lead */
     size_t count;
 };
 

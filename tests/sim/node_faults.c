@@ -27,14 +27,15 @@ static unsigned choose_node(struct node_faults *faults)
 
 /* ---- Faults -------------------------------------------------------------*/
 
-static void crash(struct node_faults *faults)
+static void crash(struct node_faults *faults, unsigned number)
 {
-    unsigned number = choose_node(faults);
     bool all = below(faults, 15) == 0;
 
     for (unsigned i = 0; i < faults->nodes->count; i++) {
         if (!all && i != number)
             continue;
+        if (faults->leaving == &faults->nodes->list[i])
+            faults->leaving = NULL;
         sim_nodes_crash(faults->nodes, i,
                         (enum sim_crash)below(faults, SIM_CRASH_RANDOM + 1),
                         below(faults, 3) == 0);
@@ -91,6 +92,43 @@ static void change_disk(struct node_faults *faults)
     faults->nodes->odds.slow_disk_ms = below(faults, 3) == 0 ? 1500 : 20;
 }
 
+/* The disk of a node is full, or has space again. */
+static void fill_disk(struct node_faults *faults)
+{
+    struct sim_disk *disk = faults->nodes->list[choose_node(faults)].disk;
+
+    sim_disk_set_capacity(disk,
+                          below(faults, 2) == 0
+                              ? 0
+                              : sim_disk_used(disk) + below(faults, 1 << 17));
+}
+
+static void leave(struct node_faults *faults)
+{
+    struct sim_node *node = &faults->nodes->list[choose_node(faults)];
+
+    if (!node->node || faults->leaving)
+        return;
+    faults->leaving = node;
+    hf_node_shutdown(node->node);
+    sim_nodes_wake(faults->nodes, node->number);
+}
+
+/* A leader that has entries in flight dies before it can answer, and a node that
+ * leaves ends. The crash of a process keeps what was written. */
+void node_faults_on_turn(struct node_faults *faults, struct sim_node *node)
+{
+    if (faults->leaving == node && hf_node_has_left(node->node)) {
+        faults->leaving = NULL;
+        sim_nodes_crash(faults->nodes, node->number, SIM_CRASH_KEEP, false);
+        set_in(faults, &faults->restarts[node->number].event,
+               20 + below(faults, 1000));
+    } else if (!faults->is_ending && faults->plan->crashes &&
+               node->is_flushing && below(faults, 500) == 0) {
+        crash(faults, node->number);
+    }
+}
+
 static void on_next(struct sim_event *event)
 {
     struct node_faults *faults = HF_CONTAINER(event, struct node_faults, next);
@@ -98,11 +136,11 @@ static void on_next(struct sim_event *event)
 
     if (faults->is_ending)
         return;
-    switch (below(faults, 6)) {
+    switch (below(faults, 8)) {
     case 0:
     case 1:
         if (plan->crashes)
-            crash(faults);
+            crash(faults, choose_node(faults));
         break;
     case 2:
         if (plan->cuts)
@@ -118,6 +156,14 @@ static void on_next(struct sim_event *event)
             sim_nodes_pause(faults->nodes, choose_node(faults),
                             below(faults, 3000));
         }
+        break;
+    case 5:
+        if (plan->full_disks)
+            fill_disk(faults);
+        break;
+    case 6:
+        if (plan->leaves)
+            leave(faults);
         break;
     default:
         if (plan->slow_disks)
@@ -167,6 +213,9 @@ void node_faults_end(struct node_faults *faults)
     struct sim_nodes *nodes = faults->nodes;
 
     faults->is_ending = true;
+    if (faults->leaving)
+        sim_nodes_crash(nodes, faults->leaving->number, SIM_CRASH_KEEP, false);
+    faults->leaving = NULL;
     sim_schedule_cancel(&nodes->schedule, &faults->next);
     sim_schedule_cancel(&nodes->schedule, &faults->heal);
     sim_nodes_heal(nodes);
@@ -179,6 +228,7 @@ void node_faults_end(struct node_faults *faults)
     };
     for (unsigned i = 0; i < nodes->count; i++) {
         sim_schedule_cancel(&nodes->schedule, &faults->restarts[i].event);
+        sim_disk_set_capacity(nodes->list[i].disk, 0);
         nodes->list[i].paused_until = nodes->schedule.now;
         sim_nodes_start(nodes, i);
         sim_nodes_wake(nodes, i);

@@ -6,7 +6,8 @@
 
 /* Which faults a simulation may have; a seed chooses among them. */
 struct node_faults_plan {
-    bool network, disorder, cuts, crashes, pauses, slow_disks, clocks;
+    bool network, disorder, cuts, crashes, pauses, slow_disks, full_disks,
+        clocks, leaves;
 };
 
 struct node_faults;
@@ -25,10 +26,14 @@ struct node_faults {
     struct node_faults_restart restarts[SIM_NODES];
     bool is_ending;
     uint64_t crashes, cuts, pauses;
+    struct sim_node *leaving; /* shuts down cleanly; NULL: none */
 };
 
 void node_faults_init(struct node_faults *faults, struct sim_nodes *nodes,
                       const struct node_faults_plan *plan, uint64_t seed);
+
+/* After a turn of a node: some faults come at the worst moment. */
+void node_faults_on_turn(struct node_faults *faults, struct sim_node *node);
 
 /* End all faults, and start all nodes. */
 void node_faults_end(struct node_faults *faults);

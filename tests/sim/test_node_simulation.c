@@ -87,6 +87,7 @@ static void on_turn(void *arg, struct sim_node *node)
 {
     (void)arg;
     node_checks_on_turn(&world.checks, node);
+    node_faults_on_turn(&world.faults, node);
 }
 
 static void on_down(void *arg, struct sim_node *node)
@@ -252,8 +253,10 @@ static void run_seeds(const char *name, uint64_t first, unsigned default_count,
 
 static const struct node_faults_plan no_faults = {0};
 static const struct node_faults_plan network = {.network = true, .cuts = true};
-static const struct node_faults_plan crashes = {.crashes = true,
-                                                .slow_disks = true};
+static const struct node_faults_plan crashes = {
+    .crashes = true, .slow_disks = true, .leaves = true};
+static const struct node_faults_plan full_disks = {.full_disks = true,
+                                                   .crashes = true};
 static const struct node_faults_plan pauses = {.pauses = true, .clocks = true};
 static const struct node_faults_plan all_faults = {
     .network = true,
@@ -262,7 +265,9 @@ static const struct node_faults_plan all_faults = {
     .crashes = true,
     .pauses = true,
     .slow_disks = true,
+    .full_disks = true,
     .clocks = true,
+    .leaves = true,
 };
 
 static void without_faults(void **state)
@@ -281,6 +286,12 @@ static void with_crashes(void **state)
 {
     (void)state;
     run_seeds(__func__, 2000001, 60, &crashes);
+}
+
+static void with_full_disks(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 6000001, 60, &full_disks);
 }
 
 static void with_pauses_and_drifting_clocks(void **state)
@@ -311,6 +322,7 @@ int main(void)
         cmocka_unit_test_teardown(without_faults, print_seed_of_failure),
         cmocka_unit_test_teardown(with_a_faulty_network, print_seed_of_failure),
         cmocka_unit_test_teardown(with_crashes, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_full_disks, print_seed_of_failure),
         cmocka_unit_test_teardown(with_pauses_and_drifting_clocks,
                                   print_seed_of_failure),
         cmocka_unit_test_teardown(with_all_faults, print_seed_of_failure),
