@@ -156,20 +156,34 @@ static void run_job(struct hf_node_job *base)
         job->err = write_snapshot(job);
         break;
     case PHASE_CLEAN:
-        job->err =
-            hf_snapshot_file_remove_old(job->disk, job->last, &job->error);
+        free_table(job->table);
+        job->table = NULL;
+        if (job->last > 0)
+            job->err =
+                hf_snapshot_file_remove_old(job->disk, job->last, &job->error);
         break;
+    }
+    if (job->err || job->phase == PHASE_WRITE) {
+        free_table(job->table);
+        job->table = NULL;
     }
 }
 
 /* ---- The end of a job ---------------------------------------------------*/
 
+/* Let a job free a table, unless one waits for that already. */
+static void discard(struct hf_compaction *compaction, struct hf_table *table)
+{
+    if (compaction->trash)
+        free_table(table);
+    else
+        compaction->trash = table;
+}
+
 static void give_up(struct hf_node *node)
 {
     struct hf_compaction *compaction = &node->compaction;
 
-    free_table(compaction->table);
-    compaction->table = NULL;
     compaction->target = 0;
     compaction->retry = hf_time_add(node->now, RETRY_MS);
 }
@@ -179,8 +193,6 @@ static void on_written(struct hf_node *node, const struct compact_job *job)
     struct hf_compaction *compaction = &node->compaction;
     uint64_t index = job->meta.index;
 
-    free_table(compaction->table);
-    compaction->table = NULL;
     compaction->target = 0;
     compaction->count++;
     compaction->size = job->size;
@@ -214,12 +226,12 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
     bool is_restarted = compaction->target != job->meta.index;
 
     if (is_restarted && job->phase != PHASE_CLEAN)
-        free_table(job->table);
+        discard(compaction, job->table);
     else if (job->phase != PHASE_CLEAN)
         compaction->table = job->table;
     if (job->err)
         on_failed(node, job);
-    else if (job->phase == PHASE_CLEAN)
+    else if (job->phase == PHASE_CLEAN && job->last == compaction->obsolete)
         compaction->obsolete = 0;
     else if (is_restarted && job->phase == PHASE_WRITE)
         hf_wal_reserve(node->journal.wal, compaction->size);
@@ -296,9 +308,12 @@ static bool fill_job(struct hf_node *node, struct compact_job *job)
 {
     struct hf_compaction *compaction = &node->compaction;
 
-    if (compaction->target == 0 && compaction->obsolete > 0) {
+    if (compaction->trash ||
+        (compaction->target == 0 && compaction->obsolete > 0)) {
         job->phase = PHASE_CLEAN;
-        job->last = compaction->obsolete;
+        job->last = compaction->target == 0 ? compaction->obsolete : 0;
+        job->table = compaction->trash;
+        compaction->trash = NULL;
         return true;
     }
     if (compaction->target == 0)
@@ -324,7 +339,7 @@ struct hf_node_job *hf_compaction_job(struct hf_node *node)
     struct compact_job *job;
 
     if (node->compaction.target == 0 && node->compaction.obsolete == 0 &&
-        !is_wanted(node))
+        !node->compaction.trash && !is_wanted(node))
         return NULL;
     job = calloc(1, sizeof(*job));
     if (!job)
@@ -348,7 +363,7 @@ void hf_compaction_restart(struct hf_node *node)
 {
     struct hf_compaction *compaction = &node->compaction;
 
-    free_table(compaction->table);
+    discard(compaction, compaction->table);
     compaction->table = NULL;
     compaction->target = 0;
     compaction->bytes = 0;
@@ -358,4 +373,5 @@ void hf_compaction_restart(struct hf_node *node)
 void hf_compaction_fini(struct hf_node *node)
 {
     free_table(node->compaction.table);
+    free_table(node->compaction.trash);
 }

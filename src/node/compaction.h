@@ -18,6 +18,7 @@ struct hf_compaction {
     uint64_t target; /* index of the snapshot that is being made; 0: none */
     uint64_t target_bytes;
     struct hf_table *table; /* the second table */
+    struct hf_table *trash; /* is freed by a job, because that takes long */
     uint64_t applied;       /* entries that are in it */
     uint64_t obsolete;      /* remove snapshots before this index; 0: none */
     hf_time retry;          /* the disk was full; 0: it was not */

@@ -14,6 +14,8 @@ struct hf_node_job *hf_node_job_begin(struct hf_node *node)
     if (!job)
         job = hf_transfers_send_job(node);
     if (!job)
+        job = hf_transfers_free_job(node);
+    if (!job)
         job = hf_compaction_job(node);
     node->has_job = job != NULL;
     return job;

@@ -102,13 +102,15 @@ void hf_node_replica_fini(struct hf_node_replica *replica)
     *replica = (struct hf_node_replica){0};
 }
 
-void hf_node_replica_replace(struct hf_node_replica *replica,
-                             struct hf_store *store, uint64_t index)
+struct hf_store *hf_node_replica_replace(struct hf_node_replica *replica,
+                                         struct hf_store *store, uint64_t index)
 {
-    hf_node_replica_free_store(replica->store);
+    struct hf_store *replaced = replica->store;
+
     replica->store = store;
     replica->applied = index;
     forget_notes(replica);
+    return replaced;
 }
 
 /* ---- Commands -----------------------------------------------------------*/

@@ -37,9 +37,11 @@ void hf_node_replica_fini(struct hf_node_replica *replica);
 struct hf_store *hf_node_replica_new_store(struct hf_node_replica *replica);
 void hf_node_replica_free_store(struct hf_store *store);
 
-/* The state is that of a snapshot at `index`. Takes `store`. */
-void hf_node_replica_replace(struct hf_node_replica *replica,
-                             struct hf_store *store, uint64_t index);
+/* The state is that of a snapshot at `index`. Takes `store`, and gives the store
+ * that it replaces. */
+struct hf_store *hf_node_replica_replace(struct hf_node_replica *replica,
+                                         struct hf_store *store,
+                                         uint64_t index);
 
 /* Apply one command. HF_ENOMEM: nothing has changed, and the node must stop. */
 enum hf_err hf_node_replica_apply(struct hf_node_replica *replica, hf_time now,

@@ -38,6 +38,7 @@ struct hf_transfers {
     uint64_t from, term;    /* the leader, when the last part arrived */
     struct hf_buf part;     /* a packet that waits for a job */
     struct hf_store *store; /* replaces the node's when it is installed */
+    struct hf_store *trash; /* is freed by a job, because that takes long */
     uint64_t last_number;
     uint64_t installed; /* snapshots of other nodes, by this process */
 };
@@ -64,6 +65,7 @@ void hf_transfers_drop_old(struct hf_node *node);
 /* The next job, or NULL. */
 struct hf_node_job *hf_transfers_send_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_receive_job(struct hf_node *node);
+struct hf_node_job *hf_transfers_free_job(struct hf_node *node);
 
 /* When a part is sent again. */
 hf_time hf_transfers_deadline(const struct hf_node *node);

@@ -233,13 +233,44 @@ void hf_transfers_install(struct hf_node *node)
 
     if (!in->store)
         return;
-    hf_node_replica_replace(&node->replica, in->store,
-                            node->engine.snapshot.index);
+    hf_node_replica_free_store(in->trash);
+    in->trash = hf_node_replica_replace(&node->replica, in->store,
+                                        node->engine.snapshot.index);
     in->store = NULL;
     in->installed++;
     hf_compaction_restart(node);
     if (node->hooks.on_restored)
         node->hooks.on_restored(node->hooks_arg);
+}
+
+/* ---- Freeing ------------------------------------------------------------*/
+
+struct free_job {
+    struct hf_node_job job;
+    struct hf_store *store;
+};
+
+static void run_free(struct hf_node_job *base)
+{
+    hf_node_replica_free_store(((struct free_job *)base)->store);
+}
+
+static void end_free(struct hf_node *node, struct hf_node_job *base)
+{
+    (void)node;
+    free(base);
+}
+
+struct hf_node_job *hf_transfers_free_job(struct hf_node *node)
+{
+    struct free_job *job = node->transfers.trash ? malloc(sizeof(*job)) : NULL;
+
+    if (!job)
+        return NULL;
+    job->job = (struct hf_node_job){run_free, end_free};
+    job->store = node->transfers.trash;
+    node->transfers.trash = NULL;
+    return &job->job;
 }
 
 void hf_transfers_fini(struct hf_node *node)
@@ -249,4 +280,5 @@ void hf_transfers_fini(struct hf_node *node)
     hf_snapshot_transfer_cancel(node->transfers.file);
     hf_buf_fini(&node->transfers.part);
     hf_node_replica_free_store(node->transfers.store);
+    hf_node_replica_free_store(node->transfers.trash);
 }
