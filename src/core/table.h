@@ -71,7 +71,7 @@ struct hf_hold {
     /* For the driver. The table zeroes these members and never reads them. */
     struct hf_lease lease;
     hf_time since;
-    bool is_taken; /* the driver took the waiter of this grant */
+    bool waiter_taken; /* the driver took the waiter of this grant */
 
     bool forced; /* renewals are refused */
     uint16_t key_size;

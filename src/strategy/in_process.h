@@ -102,7 +102,7 @@ bool hf_in_process_note_event(struct hf_in_process *local,
 static inline bool hf_in_process_needs(const struct hf_table_event *event)
 {
     return event->waited || event->kind == HF_EVENT_FORCED ||
-           (event->ends && event->hold->is_taken);
+           (event->ends && event->hold->waiter_taken);
 }
 
 /* Drop the grants that are not reported yet; waiters find out by polling. Call

@@ -152,7 +152,7 @@ static void note_grant(struct hf_in_process *local,
     struct hf_table_waiter *waiter = hf_table_take_waiter(event);
 
     waiter->since = event->hold->since;
-    event->hold->is_taken = true;
+    event->hold->waiter_taken = true;
     hf_dlist_push_back(&local->grants, &waiter->in_queue);
 }
 
@@ -186,7 +186,7 @@ bool hf_in_process_note_event(struct hf_in_process *local,
 
     if (event->waited)
         note_grant(local, event);
-    else if (event->ends && event->hold->is_taken)
+    else if (event->ends && event->hold->waiter_taken)
         drop_grant(local, token);
     if (broken)
         local->forced_token = local->forced_token ? HF_ANY_TOKEN : token;
