@@ -250,7 +250,7 @@ static void memory_shrinks_with_the_window(void **state)
     bytes = hf_alloc_bytes();
     for (uint64_t i = 2; i <= HF_WINDOW_MAX; i++)
         keep_lock(session, i, 1);
-    assert_true(hf_alloc_bytes() >= bytes + 32 * HF_WINDOW_MAX);
+    assert_true(hf_alloc_bytes() >= bytes + 32L * HF_WINDOW_MAX);
     keep_lock(session, HF_WINDOW_MAX + 1, HF_WINDOW_MAX - 2);
     assert_true(session->capacity <= 16);
     for (uint64_t i = HF_WINDOW_MAX - 2; i <= HF_WINDOW_MAX + 1; i++)

@@ -666,6 +666,11 @@ static void inconsistent_sessions_are_rejected(void **state)
     EXPECT(HF_EPROTO, x.highest = x.done + HF_WINDOW_MAX);
     EXPECT(HF_OK, x.label_size = HF_NOTE_MAX);
     EXPECT(HF_EPROTO, x.label_size = HF_NOTE_MAX + 1);
+}
+
+static void inconsistent_results_are_rejected(void **state)
+{
+    (void)state;
     EXPECT(HF_OK, x.kept_count = 0);
     EXPECT(HF_OK, x.kept_count = 0, x.done = 5);
     EXPECT(HF_EPROTO, x.kept_count = 2);
@@ -744,6 +749,7 @@ int main(void)
         cmocka_unit_test(failed_restore_leaves_an_empty_table),
         cmocka_unit_test(inconsistent_numbers_are_rejected),
         cmocka_unit_test(inconsistent_sessions_are_rejected),
+        cmocka_unit_test(inconsistent_results_are_rejected),
         cmocka_unit_test(inconsistent_holds_are_rejected),
         cmocka_unit_test(inconsistent_waiters_are_rejected),
     };
