@@ -90,6 +90,7 @@ static void tick(struct hf_node *node)
 void hf_node_turn(struct hf_node *node, hf_time now)
 {
     hf_node_set_time(node, now);
+    hf_peers_read(node);
     if (node->has_failed)
         return;
     tick(node);

@@ -111,8 +111,8 @@ void hf_node_on_client_unsent(struct hf_node *node, uint64_t conn, size_t size);
 
 /* ---- Time ---------------------------------------------------------------*/
 
-/* Set the clock. Call it before input is reported, so that a message counts from
- * when it arrived. `now` never decreases. */
+/* Set the clock, before other input is reported. Messages are handled by the next
+ * turn, with its time. `now` never decreases. */
 void hf_node_set_time(struct hf_node *node, hf_time now);
 
 /* Submit, step, apply, answer, and send. `now` never decreases. */

@@ -249,32 +249,20 @@ void hf_node_on_link_open(struct hf_node *node, uint64_t id)
 static void drop_link(struct hf_node *node, struct hf_link *link)
 {
     struct hf_peer *peer = link->peer;
+    bool is_newest = peer && peer->incoming == link->id;
 
     hf_buf_fini(&link->in);
     *link = (struct hf_link){0};
-    if (peer && peer->incoming != 0) {
+    if (is_newest) {
         peer->incoming = 0;
         hf_sessions_drop_origin(node, peer->id);
     }
-}
-
-void hf_node_on_link_closed(struct hf_node *node, uint64_t id)
-{
-    struct hf_link *link = find_link(node, id);
-
-    if (!link || node->has_failed)
-        return;
-    if (link->peer && link->peer->incoming != id)
-        link->peer = NULL; /* it has a newer connection */
-    drop_link(node, link);
 }
 
 static void refuse_link(struct hf_node *node, struct hf_link *link,
                         const char *why)
 {
     node->ops->close_link(node->arg, link->id, why);
-    if (link->peer && link->peer->incoming != link->id)
-        link->peer = NULL;
     drop_link(node, link);
 }
 
@@ -385,20 +373,13 @@ static size_t take_frame(struct hf_node *node, struct hf_link *link,
     return 4 + (size_t)size;
 }
 
-void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
-                          size_t size)
+/* Handle the complete frames that have arrived. */
+static void read_link(struct hf_node *node, struct hf_link *link)
 {
-    struct hf_link *link = find_link(node, id);
+    uint64_t id = link->id;
     size_t used = 0;
     size_t taken;
 
-    if (!link || id == 0 || node->has_failed)
-        return;
-    hf_buf_raw(&link->in, bytes, size);
-    if (link->in.failed) {
-        refuse_link(node, link, "memory is exhausted");
-        return;
-    }
     while ((taken = take_frame(node, link, link->in.data + used,
                                link->in.size - used)) > 0)
         used += taken;
@@ -407,4 +388,37 @@ void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
     if (used > 0 && used < link->in.size)
         memmove(link->in.data, link->in.data + used, link->in.size - used);
     link->in.size -= used;
+}
+
+void hf_peers_read(struct hf_node *node)
+{
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX && !node->has_failed; i++) {
+        if (node->peers.links[i].in.size > 0)
+            read_link(node, &node->peers.links[i]);
+    }
+}
+
+void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
+                          size_t size)
+{
+    struct hf_link *link = find_link(node, id);
+
+    if (!link || id == 0 || node->has_failed)
+        return;
+    hf_buf_raw(&link->in, bytes, size);
+    if (link->in.failed)
+        refuse_link(node, link, "memory is exhausted");
+    else if (link->in.size > HF_NODE_FRAME_MAX)
+        read_link(node, link);
+}
+
+void hf_node_on_link_closed(struct hf_node *node, uint64_t id)
+{
+    struct hf_link *link = find_link(node, id);
+
+    if (!link || id == 0 || node->has_failed)
+        return;
+    read_link(node, link);
+    if (link->id == id)
+        drop_link(node, link);
 }

@@ -60,6 +60,9 @@ bool hf_peers_send(struct hf_node *node, struct hf_peer *peer,
 /* Send a message of the engine. */
 void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message);
 
+/* Handle what has arrived since the last turn. */
+void hf_peers_read(struct hf_node *node);
+
 /* Write what was collected in this turn to the connections. */
 void hf_peers_flush(struct hf_node *node);
 

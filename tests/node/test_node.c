@@ -113,7 +113,10 @@ static void a_request_survives_the_death_of_the_leader(void **state)
     start(3);
     leader = await_leader(&nodes);
     follower = other_than(&nodes, leader->number);
+    sim_nodes_pause(&nodes, leader->number, 1000);
     call_start(&nodes, follower, &call, &open, 10000);
+    sim_nodes_run(&nodes, 20, NULL, NULL);
+    assert_true(call.request.was_sent);
     sim_nodes_crash(&nodes, leader->number, SIM_CRASH_LOSE, false);
     assert_int_equal(call_wait(&nodes, &call).err, HF_OK);
     assert_int_equal(call.outcome.result.err, HF_OK);
