@@ -178,6 +178,7 @@ static void a_full_disk_refuses_locks_and_lets_go(void **state)
     struct hf_command unlock;
     struct hf_node_outcome outcome;
     uint64_t session;
+    char key[20];
 
     (void)state;
     (void)start(1);
@@ -188,8 +189,6 @@ static void a_full_disk_refuses_locks_and_lets_go(void **state)
     sim_disk_set_capacity(nodes.list[0].disk,
                           sim_disk_used(nodes.list[0].disk));
     for (unsigned i = 2; i < 2000 && !outcome.err; i++) {
-        char key[20];
-
         (void)snprintf(key, sizeof(key), "key-%u", i);
         lock = lock_command(session, i, key, i, 600000);
         outcome = call_run(&nodes, 0, &lock);

@@ -39,7 +39,7 @@ static void crash(struct node_faults *faults, unsigned number)
         sim_nodes_crash(faults->nodes, i,
                         (enum sim_crash)below(faults, SIM_CRASH_RANDOM + 1),
                         below(faults, 3) == 0);
-        set_in(faults, &faults->restarts[i].event, 20 + below(faults, 2000));
+        set_in(faults, &faults->restarts[i].event, 20 + below(faults, 4000));
         faults->crashes++;
     }
 }

@@ -104,8 +104,8 @@ static void begin(uint64_t seed, const struct node_faults_plan *plan)
 
     sim_nodes_init(&world.nodes, count, seed);
     node_checks_init(&world.checks);
-    world.nodes.opts.snapshot_bytes = seed % 3 == 0 ? 2000 : 20000;
-    world.nodes.opts.trailing = 1 + (uint32_t)(seed % 50);
+    world.nodes.opts.snapshot_bytes = seed % 3 == 0 ? 20000 : 1000;
+    world.nodes.opts.trailing = 1 + (uint32_t)(seed % 10);
     world.nodes.on_start = on_start;
     world.nodes.on_turn = on_turn;
     world.nodes.on_down = on_down;
