@@ -90,7 +90,11 @@
 #define HF_CLIENT_IDLE_MS 30000      /* closed if it sends no request so long */
 #define HF_CLIENT_SWEEP_MS 1000      /* between two searches for these */
 #define HF_CLIENT_TIMEOUT_MS 10000   /* of requests that carry no deadline */
-#define HF_UNANSWERED_MAX 67108864   /* bytes of requests without a reply */
+#define HF_INPUT_MAX 67108864        /* bytes of requests not yet executed */
+#define HF_UNSENT_MAX                                                          \
+    268435456                      /* bytes that clients have not read; then
+                                        each of them gets little room */
+#define HF_UNANSWERED_MAX 67108864 /* bytes of requests without a reply */
 #define HF_UNANSWERED_LOCK_MAX 58720256 /* of these, with LOCKs */
 #define HF_LIST_PAGE_BYTES 65536        /* of infos in one page of a list */
 #define HF_LIST_PAGE_KEYS 500           /* in one page */

@@ -44,6 +44,7 @@ static struct hf_conn *new_conn(struct hf_clients *clients, uint64_t number)
     conn->heard = hf_conn_now(conn);
     hf_resp_reader_init(&conn->reader, true, HF_PROTOCOL_LIMITS);
     hf_dlist_init(&conn->ops);
+    hf_dlist_init(&conn->confirmed);
     hf_dlist_init(&conn->watches);
     hf_dlist_init(&conn->lists);
     hf_map_insert(&clients->by_number, &conn->by_number, hash_number(number));
@@ -64,6 +65,8 @@ static void end_requests(struct hf_conn *conn)
         hf_node_abandon(conn->clients->opts.node, &op->request);
         hf_op_free(op);
     }
+    while ((link = hf_dlist_first(&conn->confirmed)))
+        hf_op_free(HF_CONTAINER(link, struct hf_op, link));
     if (conn->session == 0)
         return;
     hf_node_detach(conn->clients->opts.node, conn->session, conn->number);
@@ -86,6 +89,8 @@ static void free_conn(struct hf_conn *conn)
     hf_map_remove(&clients->by_number, &conn->by_number);
     clients->count--;
     clients->mux_count -= conn->is_mux;
+    clients->input -= conn->input;
+    clients->unsent -= conn->unsent;
     hf_resp_reader_fini(&conn->reader);
     hf_buf_fini(&conn->output);
     free(conn);
@@ -112,9 +117,13 @@ void hf_conn_set_ready(struct hf_conn *conn)
         hf_dlist_push_back(&conn->clients->ready, &conn->in_ready);
 }
 
+/* If many clients do not read, each of them gets less room. */
 bool hf_conn_has_room(const struct hf_conn *conn)
 {
-    return conn->unsent + conn->output.size < HF_CLIENT_ROOM;
+    bool is_scarce = conn->clients->unsent > HF_UNSENT_MAX;
+
+    return conn->unsent + conn->output.size <
+           (is_scarce ? HF_RESP_LINE_MAX : HF_CLIENT_ROOM);
 }
 
 void hf_conn_set_streaming(struct hf_conn *conn)
@@ -137,73 +146,7 @@ struct hf_nonce hf_clients_draw(struct hf_clients *clients)
     return nonce;
 }
 
-/* ---- Input --------------------------------------------------------------*/
-
-/* Whether the next request has to wait. In plain mode requests are executed one
- * after the other. A paused connection continues when half of its requests are
- * answered, so that it is not paused by every request. */
-static bool is_busy(const struct hf_conn *conn)
-{
-    uint32_t max =
-        conn->is_paused ? HF_CLIENT_REQUESTS_MAX / 2 : HF_CLIENT_REQUESTS_MAX;
-
-    if (conn->is_mux)
-        return conn->op_count >= max;
-    return conn->op_count > 0 || conn->list_count > 0 ||
-           hf_conn_claim_is_busy(conn);
-}
-
-/* Stop reading while too much waits. A plain connection that waits is read
- * otherwise, because only reading notices that the client is gone. */
-static void set_paused(struct hf_conn *conn)
-{
-    bool pause = is_busy(conn) &&
-                 (conn->is_mux || conn->reader.size > HF_RESP_FRAME_MAX);
-
-    if (pause == conn->is_paused)
-        return;
-    conn->is_paused = pause;
-    conn->clients->counters.connections_paused += pause;
-    conn->clients->opts.ops->pause_client(conn->clients->opts.arg, conn->number,
-                                          pause);
-}
-
-static void reject_input(struct hf_conn *conn)
-{
-    conn->clients->counters.connections_broken++;
-    hf_conn_reply_error(conn, conn->reader.parser.err,
-                        conn->reader.parser.cause);
-    hf_conn_close(conn);
-}
-
-static void handle_message(struct hf_conn *conn,
-                           const struct hf_resp_message *message)
-{
-    conn->clients->counters.requests++;
-    conn->heard = hf_conn_now(conn);
-    if (conn->is_mux)
-        hf_conn_handle_mux(conn, message);
-    else
-        hf_conn_handle_plain(conn, message);
-}
-
-/* Execute requests that have arrived, as far as they need not wait. */
-static void take_input(struct hf_conn *conn)
-{
-    enum hf_resp_status status = HF_RESP_MESSAGE;
-    struct hf_resp_message message;
-
-    while (!conn->is_closing && !is_busy(conn) && status == HF_RESP_MESSAGE) {
-        status = hf_resp_reader_next(&conn->reader, &message);
-        if (status == HF_RESP_MESSAGE)
-            handle_message(conn, &message);
-        else if (status == HF_RESP_BROKEN)
-            reject_input(conn);
-    }
-    if (hf_resp_reader_keep(&conn->reader))
-        hf_conn_close(conn);
-    set_paused(conn);
-}
+/* ---- The shell ------------------------------------------------------------*/
 
 void hf_clients_on_open(struct hf_clients *clients, uint64_t number)
 {
@@ -218,20 +161,6 @@ void hf_clients_on_open(struct hf_clients *clients, uint64_t number)
     clients->counters.connections_refused++;
     ops->send_client(clients->opts.arg, number, refusal, sizeof(refusal) - 1);
     ops->close_client(clients->opts.arg, number);
-}
-
-void hf_clients_on_data(struct hf_clients *clients, uint64_t number,
-                        const void *data, size_t size)
-{
-    struct hf_conn *conn = hf_conn_find(clients, number);
-
-    if (!conn || conn->is_closing)
-        return;
-    if (hf_resp_reader_feed(&conn->reader, data, size)) {
-        hf_conn_close(conn);
-        return;
-    }
-    take_input(conn);
 }
 
 void hf_clients_on_closed(struct hf_clients *clients, uint64_t number)
@@ -255,6 +184,8 @@ void hf_clients_on_unsent(struct hf_clients *clients, uint64_t number,
         hf_dlist_push_back(&clients->slow, &conn->in_slow);
     if (size < conn->unsent || conn->unsent == 0)
         conn->unsent_since = hf_conn_now(conn);
+    clients->unsent += size;
+    clients->unsent -= conn->unsent;
     conn->unsent = size;
     if (conn->is_streaming)
         hf_conn_set_streaming(conn);
@@ -338,10 +269,11 @@ static void continue_ready(struct hf_clients *clients)
         if (conn->is_closing)
             continue;
         hf_conn_claim_on_ready(conn);
+        hf_conn_read_continue(conn);
         hf_conn_list_continue(conn);
         hf_conn_watch_continue(conn);
         if (conn->reader.size > 0 || conn->is_paused)
-            take_input(conn);
+            hf_conn_take_input(conn);
     }
 }
 

@@ -47,8 +47,7 @@ static void fail_list(struct hf_conn *conn, struct hf_conn_list *list,
 }
 
 enum hf_err hf_conn_list_start(struct hf_conn *conn,
-                               const struct hf_mux_request *request,
-                               uint64_t after, uint32_t count)
+                               const struct hf_mux_request *request)
 {
     struct hf_key prefix = request->key;
     struct hf_conn_list *list;
@@ -60,8 +59,8 @@ enum hf_err hf_conn_list_start(struct hf_conn *conn,
         return HF_ENOMEM;
     *list = (struct hf_conn_list){
         .id = request->id,
-        .after = after,
-        .count = count,
+        .after = conn->is_mux ? 0 : HF_LIST_AFTER(request),
+        .count = conn->is_mux ? UINT32_MAX : HF_LIST_COUNT(request),
         .key_size = prefix.size,
     };
     hf_copy(list->key, prefix.data, prefix.size);

@@ -64,6 +64,7 @@ static void attach_session(struct hf_conn *conn, uint64_t session,
 
 static void on_opened(struct hf_op *op, const struct hf_node_outcome *outcome)
 {
+    op->conn->is_attaching = false;
     if (reply_outcome_error(op, outcome))
         return;
     if (outcome->result.err)
@@ -97,6 +98,7 @@ static bool is_session_here(const struct hf_conn *conn,
 static void on_attach_read(struct hf_op *op,
                            const struct hf_node_outcome *outcome)
 {
+    op->conn->is_attaching = false;
     if (reply_outcome_error(op, outcome))
         return;
     if (is_session_here(op->conn, &op->mux))
@@ -106,21 +108,16 @@ static void on_attach_read(struct hf_op *op,
                                 "there is no such session");
 }
 
-/* Submit a READ_INDEX. The key of the request is copied. */
+/* Submit a READ_INDEX. */
 static enum hf_err submit_read(struct hf_conn *conn,
                                const struct hf_mux_request *request,
                                hf_op_done_fn *done)
 {
     struct hf_op *op;
-    enum hf_err err;
+    enum hf_err err = hf_op_new_read(conn, request, &op);
 
-    err =
-        hf_op_new(conn, (struct hf_bytes){request->key.data, request->key.size},
-                  false, &op);
     if (err)
         return err;
-    op->mux = *request;
-    op->mux.key.data = op->bytes;
     return hf_op_submit(op, HF_NODE_READ_INDEX, HF_CLIENT_TIMEOUT_MS, done);
 }
 
@@ -134,6 +131,20 @@ static enum hf_err attach(struct hf_conn *conn,
         return submit_read(conn, request, on_attach_read);
     attach_session(conn, request->session, request);
     return HF_OK;
+}
+
+/* Open or attach a session, if there is none and none is on its way. */
+static enum hf_err find_session(struct hf_conn *conn,
+                                const struct hf_mux_request *request)
+{
+    enum hf_err err;
+
+    if (conn->session != 0 || conn->is_attaching)
+        return HF_ESTATE;
+    err = request->verb == HF_VERB_OPEN ? open_session(conn, request)
+                                        : attach(conn, request);
+    conn->is_attaching = !err && conn->session == 0;
+    return err;
 }
 
 static void on_detached(struct hf_op *op, const struct hf_node_outcome *outcome)
@@ -230,36 +241,33 @@ static void on_read_confirmed(struct hf_op *op,
                               const struct hf_node_outcome *outcome)
 {
     if (!reply_outcome_error(op, outcome))
-        hf_conn_read_reply(op->conn, &op->mux);
+        hf_conn_read_confirmed(op);
 }
 
 static enum hf_err read_state(struct hf_conn *conn,
                               const struct hf_mux_request *request)
 {
-    if (request->linearizable)
-        return submit_read(conn, request, on_read_confirmed);
-    hf_conn_read_reply(conn, request);
-    return HF_OK;
-}
-
-static void on_list_confirmed(struct hf_op *op,
-                              const struct hf_node_outcome *outcome)
-{
+    struct hf_op *op;
     enum hf_err err;
 
-    if (reply_outcome_error(op, outcome))
-        return;
-    err = hf_conn_list_start(op->conn, &op->mux, 0, UINT32_MAX);
-    if (err)
-        hf_conn_reply_mux_error(op->conn, op->mux.id, err, NULL);
+    if (request->linearizable)
+        return submit_read(conn, request, on_read_confirmed);
+    if (hf_conn_has_room(conn)) {
+        hf_conn_read_reply(conn, request);
+        return HF_OK;
+    }
+    err = hf_op_new_read(conn, request, &op);
+    if (!err)
+        hf_conn_read_confirmed(op);
+    return err;
 }
 
 static enum hf_err list_keys(struct hf_conn *conn,
                              const struct hf_mux_request *request)
 {
     if (request->linearizable)
-        return submit_read(conn, request, on_list_confirmed);
-    return hf_conn_list_start(conn, request, 0, UINT32_MAX);
+        return submit_read(conn, request, on_read_confirmed);
+    return hf_conn_list_start(conn, request);
 }
 
 static enum hf_err watch_keys(struct hf_conn *conn,
@@ -296,9 +304,8 @@ static enum hf_err execute_request(struct hf_conn *conn,
 {
     switch (request->verb) {
     case HF_VERB_OPEN:
-        return conn->session ? HF_ESTATE : open_session(conn, request);
     case HF_VERB_ATTACH:
-        return conn->session ? HF_ESTATE : attach(conn, request);
+        return find_session(conn, request);
     case HF_VERB_DETACH:
         return conn->session ? detach(conn, request) : HF_ESTATE;
     case HF_VERB_DO:

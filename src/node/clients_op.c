@@ -29,6 +29,20 @@ enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
     return HF_OK;
 }
 
+enum hf_err hf_op_new_read(struct hf_conn *conn,
+                           const struct hf_mux_request *request,
+                           struct hf_op **op)
+{
+    const struct hf_bytes key = {request->key.data, request->key.size};
+    enum hf_err err = hf_op_new(conn, key, false, op);
+
+    if (err)
+        return err;
+    (*op)->mux = *request;
+    (*op)->mux.key.data = (*op)->bytes;
+    return HF_OK;
+}
+
 void hf_op_free(struct hf_op *op)
 {
     op->clients->unanswered -= op->size;
@@ -46,7 +60,8 @@ static void on_op_done(struct hf_node_request *request,
 
     if (conn && !conn->is_closing)
         op->done(op, outcome);
-    hf_op_free(op);
+    if (!op->is_confirmed)
+        hf_op_free(op);
     /* Requests may be waiting for this one. */
     if (conn && (conn->reader.size > 0 || conn->is_paused))
         hf_conn_set_ready(conn);

@@ -196,45 +196,24 @@ static void start_command(struct hf_conn *conn, enum hf_verb verb,
 
 /* ---- Reads --------------------------------------------------------------*/
 
-/* The arguments of a plain LIST, besides its prefix. They travel through an op
- * in members of the request that a LIST does not use. */
-#define LIST_AFTER(request) ((request)->from)
-#define LIST_COUNT(request) ((request)->remaining_ms)
-
-static void start_list(struct hf_conn *conn,
-                       const struct hf_mux_request *request)
-{
-    enum hf_err err = hf_conn_list_start(conn, request, LIST_AFTER(request),
-                                         LIST_COUNT(request));
-
-    if (err)
-        hf_conn_reply_error(conn, err, NULL);
-}
-
 static void on_read_confirmed(struct hf_op *op,
                               const struct hf_node_outcome *outcome)
 {
     if (outcome->err)
         hf_conn_reply_error(op->conn, outcome->err, hf_op_error_text(outcome));
-    else if (op->mux.verb == HF_VERB_LIST)
-        start_list(op->conn, &op->mux);
     else
-        hf_conn_read_reply(op->conn, &op->mux);
+        hf_conn_read_confirmed(op);
 }
 
 static void confirm_read(struct hf_conn *conn,
                          const struct hf_mux_request *request)
 {
-    const struct hf_bytes key = {request->key.data, request->key.size};
     struct hf_op *op;
-    enum hf_err err = hf_op_new(conn, key, false, &op);
+    enum hf_err err = hf_op_new_read(conn, request, &op);
 
-    if (!err) {
-        op->mux = *request;
-        op->mux.key.data = op->bytes;
+    if (!err)
         err = hf_op_submit(op, HF_NODE_READ_INDEX, HF_CLIENT_TIMEOUT_MS,
                            on_read_confirmed);
-    }
     if (err)
         hf_conn_reply_error(conn, err, NULL);
 }
@@ -242,20 +221,20 @@ static void confirm_read(struct hf_conn *conn,
 static void take_list_options(struct arguments *args,
                               struct hf_mux_request *request)
 {
-    LIST_COUNT(request) = HF_LIST_PAGE_KEYS;
+    HF_LIST_COUNT(request) = HF_LIST_PAGE_KEYS;
     if (args->count % 2 == 1)
         request->key = take_key(args, true);
     while (args->count > 0 && !args->cause) {
         if (take_option(args, "AFTER", 1))
-            LIST_AFTER(request) =
+            HF_LIST_AFTER(request) =
                 take_number(args, UINT64_MAX, "AFTER needs a cursor");
         else if (take_option(args, "COUNT", 1))
-            LIST_COUNT(request) = (uint32_t)take_number(
+            HF_LIST_COUNT(request) = (uint32_t)take_number(
                 args, HF_LIST_PAGE_KEYS, "COUNT needs a number up to 500");
         else
             args->cause = "LIST [prefix] [AFTER cursor] [COUNT n]";
     }
-    if (LIST_COUNT(request) == 0)
+    if (HF_LIST_COUNT(request) == 0)
         args->cause = "COUNT needs a number up to 500";
 }
 

@@ -123,3 +123,48 @@ void hf_conn_read_reply(struct hf_conn *conn,
     else
         reply_lookup(conn, request);
 }
+
+static void execute_read(struct hf_conn *conn,
+                         const struct hf_mux_request *request)
+{
+    enum hf_err err;
+
+    if (request->verb != HF_VERB_LIST) {
+        hf_conn_read_reply(conn, request);
+        return;
+    }
+    err = hf_conn_list_start(conn, request);
+    if (err && conn->is_mux)
+        hf_conn_reply_mux_error(conn, request->id, err, NULL);
+    else if (err)
+        hf_conn_reply_error(conn, err, NULL);
+}
+
+void hf_conn_read_confirmed(struct hf_op *op)
+{
+    struct hf_conn *conn = op->conn;
+
+    if (hf_conn_has_room(conn)) {
+        execute_read(conn, &op->mux);
+        return;
+    }
+    op->is_confirmed = true;
+    hf_dlist_remove(&op->link);
+    hf_dlist_push_back(&conn->confirmed, &op->link);
+    hf_conn_set_streaming(conn);
+}
+
+void hf_conn_read_continue(struct hf_conn *conn)
+{
+    struct hf_dlist *link = hf_dlist_first(&conn->confirmed);
+
+    for (; link && hf_conn_has_room(conn);
+         link = hf_dlist_first(&conn->confirmed)) {
+        struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
+
+        execute_read(conn, &op->mux);
+        hf_op_free(op);
+    }
+    if (link)
+        hf_conn_set_streaming(conn);
+}

@@ -1,7 +1,8 @@
 /* clients_state.h - connections and their requests, for the sources of the
  * client half.
  *
- *     clients.c           connections: input, output, limits, turns
+ *     clients.c           connections: output, limits, turns
+ *     clients_input.c     their requests, one after the other
  *     clients_op.c        requests that wait for the replication half
  *     clients_mux.c       the requests of MUX mode
  *     clients_plain.c     the commands of plain mode
@@ -53,6 +54,8 @@ struct hf_clients {
     size_t count;            /* connections */
     size_t mux_count;
     size_t unanswered; /* bytes of ops */
+    size_t input;      /* bytes of requests that are not executed */
+    size_t unsent;     /* bytes that wait for sockets */
     uint64_t drawn;    /* nonces drawn so far */
     hf_time next_sweep;
     struct hf_buf scratch; /* of one function at a time */
@@ -74,8 +77,11 @@ struct hf_conn {
     size_t unsent;        /* bytes that wait for the socket */
     hf_time unsent_since; /* when that last became less */
     struct hf_resp_reader reader;
+    size_t input; /* bytes that the reader keeps */
     struct hf_buf output;
     struct hf_dlist ops; /* in order of arrival */
+    struct hf_dlist
+        confirmed; /* reads that may be answered; in op_count, too */
     uint32_t op_count;
     uint32_t watch_count;
     struct hf_dlist watches;
@@ -86,7 +92,8 @@ struct hf_conn {
     struct hf_conn_claim *claim; /* of a plain client */
     bool is_mux;
     bool is_paused;
-    bool is_streaming; /* a list or a watch has more to write, without room */
+    bool is_streaming; /* to be continued when there is room for output */
+    bool is_attaching; /* an OPEN or an ATTACH is on its way */
     bool is_closing;
 };
 
@@ -97,6 +104,9 @@ struct hf_conn *hf_conn_find(const struct hf_clients *clients, uint64_t number);
 /* Close the connection at the end of the turn, after its output was sent. */
 void hf_conn_close(struct hf_conn *conn);
 
+/* Execute requests that have arrived, as far as they need not wait. */
+void hf_conn_take_input(struct hf_conn *conn);
+
 /* Something was added to conn->output. If memory was short, output->failed is
  * set, and the connection is closed. */
 void hf_conn_wrote(struct hf_conn *conn);
@@ -104,11 +114,12 @@ void hf_conn_wrote(struct hf_conn *conn);
 /* Continue with the connection in this turn, or at once in the next. */
 void hf_conn_set_ready(struct hf_conn *conn);
 
-/* A list or a watch has more to write: continue in the next turn, or when the
- * client has read enough. */
+/* There is more to write: continue in the next turn, or when the client has read
+ * enough. */
 void hf_conn_set_streaming(struct hf_conn *conn);
 
-/* Whether there is room for output that can wait: events and lists. */
+/* Whether there is room for output that can wait. Only the outcomes of commands
+ * and grants cannot. */
 bool hf_conn_has_room(const struct hf_conn *conn);
 
 hf_time hf_conn_now(const struct hf_conn *conn);
@@ -134,10 +145,12 @@ typedef void hf_op_done_fn(struct hf_op *op,
 /* A request that waits for the replication half. */
 struct hf_op {
     struct hf_node_request request;
-    struct hf_dlist link; /* in conn->ops, or in clients->orphans */
+    struct hf_dlist link; /* in conn->ops or ->confirmed, or in
+                             clients->orphans */
     struct hf_clients *clients;
-    struct hf_conn *conn;      /* NULL: the connection is closed */
-    hf_op_done_fn *done;       /* the op is freed when it returns */
+    struct hf_conn *conn; /* NULL: the connection is closed */
+    hf_op_done_fn *done;  /* the op is freed when it returns, unless it is */
+    bool is_confirmed;    /* in conn->confirmed then */
     struct hf_mux_request mux; /* pointers point to `bytes` */
     size_t size;               /* bytes that are charged */
     uint8_t bytes[];
@@ -148,6 +161,11 @@ struct hf_op {
 enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
                       struct hf_op **op);
 void hf_op_free(struct hf_op *op);
+
+/* Make an op for a READ, LOOKUP, LIST or ATTACH, with a copy of its key. */
+enum hf_err hf_op_new_read(struct hf_conn *conn,
+                           const struct hf_mux_request *request,
+                           struct hf_op **op);
 
 /* Submit the op as a command, its bytes, or as a READ_INDEX. If that fails, the
  * op is freed, and `done` does not run. */
@@ -208,6 +226,11 @@ struct hf_info hf_conn_read_info(const struct hf_store *store, hf_time now,
                                  const struct hf_hold *hold,
                                  char note[HF_NOTE_MAX + 1]);
 
+/* The table is confirmed for a READ, LOOKUP or LIST: execute it as soon as there
+ * is room for its reply. */
+void hf_conn_read_confirmed(struct hf_op *op);
+void hf_conn_read_continue(struct hf_conn *conn);
+
 /* Reply to a READ or a LOOKUP, in the connection's mode. */
 void hf_conn_read_reply(struct hf_conn *conn,
                         const struct hf_mux_request *request);
@@ -217,11 +240,15 @@ void hf_conn_read_write_pairs(struct hf_buf *buf, const struct hf_info *info);
 
 /* ---- clients_list.c -----------------------------------------------------*/
 
-/* Begin to reply to a LIST. A plain LIST has one page: `count` keys above the
- * token `after`. */
+/* The arguments of a plain LIST, besides its prefix: the keys with the `count`
+ * next tokens above `after`. They are in members of the request that a LIST does
+ * not use. */
+#define HF_LIST_AFTER(request) ((request)->from)
+#define HF_LIST_COUNT(request) ((request)->remaining_ms)
+
+/* Begin to reply to a LIST. A plain LIST has one page. */
 enum hf_err hf_conn_list_start(struct hf_conn *conn,
-                               const struct hf_mux_request *request,
-                               uint64_t after, uint32_t count);
+                               const struct hf_mux_request *request);
 void hf_conn_list_continue(struct hf_conn *conn);
 void hf_conn_list_on_restored(struct hf_conn *conn);
 void hf_conn_list_free(struct hf_conn *conn);

@@ -22,6 +22,7 @@
  * mode and in MUX mode; -1 if the mode does not have the command. In MUX mode
  * the request id, which is before the name, does not count. */
 #define HF_VERBS(X)                                                            \
+    X(DO, -1, -1, 2, 2) /* first, because it is the most frequent one */       \
     X(PING, 0, 1, 0, 0)                                                        \
     X(ECHO, 1, 1, -1, -1)                                                      \
     X(QUIT, 0, 0, -1, -1)                                                      \
@@ -42,8 +43,7 @@
     X(UNWATCH, 0, 0, 1, 1)                                                     \
     X(OPEN, -1, -1, 2, 2)                                                      \
     X(ATTACH, -1, -1, 2, 2)                                                    \
-    X(DETACH, -1, -1, 0, 0)                                                    \
-    X(DO, -1, -1, 2, 2)
+    X(DETACH, -1, -1, 0, 0)
 
 enum hf_verb {
 #define HF_VERB(name, ...) HF_VERB_##name,

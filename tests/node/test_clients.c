@@ -144,14 +144,42 @@ static void unanswered_bytes_are_limited(void **state)
     assert_int_equal(node->clients->unanswered, 0);
 }
 
+/* Clients that send large requests in parts must not use up the memory. */
+static void bytes_of_incomplete_requests_are_limited(void **state)
+{
+    struct hf_node *node = *state;
+    struct hf_buf part = {0};
+    uint64_t conn = 100;
+
+    hf_resp_write_array(&part, 2);
+    hf_resp_write_bulk(&part, NULL, 0);
+    hf_buf_raw(&part, "$190000\r\n", 9);
+    while (part.size < 180000)
+        hf_buf_raw(&part, "0123456789", 10);
+    for (; conn < 1000 && counters(node)->connections_broken == 0; conn++) {
+        hf_fake_open(node, conn);
+        hf_clients_on_data(node->clients, conn, part.data, part.size);
+    }
+    assert_true(conn < 1000);
+    assert_true(node->clients->input > HF_INPUT_MAX);
+    hf_fake_turn(node, 1000);
+    assert_true(node->clients->input <= HF_INPUT_MAX);
+    hf_fake_call(node, 1, "PING\r\n", "+PONG\r\n");
+    while (--conn >= 100)
+        hf_clients_on_closed(node->clients, conn);
+    assert_int_equal(node->clients->input, 0);
+    hf_buf_fini(&part);
+}
+
 /* ---- Slow and silent clients --------------------------------------------*/
 
 static void a_client_that_does_not_read_is_closed(void **state)
 {
     struct hf_node *node = *state;
 
+    switch_to_mux(node, 1);
     hf_clients_on_unsent(node->clients, 1, HF_CLIENT_OUTPUT_MAX);
-    hf_fake_call(node, 1, "PING\r\n", "");
+    hf_fake_call(node, 1, "1 PING\r\n", "");
     assert_true(node->conns[1].is_closed);
     assert_int_equal(counters(node)->connections_slow, 1);
 }
@@ -296,6 +324,7 @@ int main(void)
         CASE(a_plain_client_that_waits_is_not_read_without_bound),
         CASE(too_many_connections_are_refused),
         CASE(unanswered_bytes_are_limited),
+        CASE(bytes_of_incomplete_requests_are_limited),
         CASE(a_client_that_does_not_read_is_closed),
         CASE(a_client_that_reads_nothing_for_long_is_closed),
         CASE(a_client_that_reads_everything_is_not_slow),

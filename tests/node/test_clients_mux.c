@@ -1,5 +1,6 @@
 /* test_clients_mux.c - the client port of a node, as the library uses it. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "lib/expect.h"
 #include "lib/runner.h"
@@ -193,12 +194,22 @@ static int tear_down(void **state)
 static void a_connection_has_one_session(void **state)
 {
     struct setup *setup = *state;
+    struct client three;
     struct hf_mux_request open = {.verb = HF_VERB_OPEN, .secret = secret};
 
     expect_err(call(&setup->one, open).err, HF_ESTATE);
     open.verb = HF_VERB_ATTACH;
     open.session = setup->two.session;
     expect_err(call(&setup->one, open).err, HF_ESTATE);
+    /* Otherwise the first would stay attached when the connection is closed. */
+    connect_client(&three, &setup->node, 3);
+    open.verb = HF_VERB_OPEN;
+    send_request(&three, open);
+    send_request(&three, open);
+    hf_fake_turn(&setup->node, 1000);
+    expect_err(take_reply(&three, HF_VERB_OPEN).err, HF_ESTATE);
+    expect_ok(take_reply(&three, HF_VERB_OPEN).err);
+    hf_resp_reader_fini(&three.reader);
 }
 
 static void a_session_is_attached_again_by_its_secret(void **state)
@@ -418,6 +429,39 @@ static void keys_are_read(void **state)
     reply = call(&setup->two, read);
     expect_ok(hf_protocol_decode_info(&info, hf_resp_bytes(reply.infos)));
     assert_false(info.held);
+}
+
+/* Replies that are not sent yet take memory, however many reads there are. */
+static void large_replies_wait_for_room(void **state)
+{
+    struct setup *setup = *state;
+    struct hf_mux_request read = {.verb = HF_VERB_READ, .key = {"k", 1}};
+    struct hf_command lock = lock_command("k", &nonce_a, false);
+    struct hf_conn *conn = hf_conn_find(setup->node.clients, 2);
+    char *value = calloc(1, HF_VALUE_MAX);
+
+    assert_non_null(value);
+    lock.value = (struct hf_bytes){value, HF_VALUE_MAX};
+    expect_ok(do_command(&setup->one, lock).err);
+    free(value);
+    for (int i = 0; i < 100; i++) {
+        read.linearizable = i >= 50;
+        send_request(&setup->two, read);
+        assert_true(conn->output.size < HF_CLIENT_ROOM + 2 * HF_VALUE_MAX);
+    }
+    setup->node.is_stuck = true;
+    hf_fake_turn(&setup->node, 1000);
+    setup->node.is_stuck = false;
+    hf_clients_on_unsent(setup->node.clients, 2, HF_CLIENT_ROOM);
+    hf_fake_turn(&setup->node, 1000);
+    assert_int_equal(conn->op_count, 50);
+    assert_int_equal(conn->output.size, 0);
+    hf_clients_on_unsent(setup->node.clients, 2, 0);
+    hf_fake_turn(&setup->node, 1000);
+    for (int i = 0; i < 100; i++)
+        expect_ok(take_reply(&setup->two, HF_VERB_READ).err);
+    assert_int_equal(conn->op_count, 0);
+    assert_false(setup->node.conns[2].is_closed);
 }
 
 static void claims_are_looked_up(void **state)
@@ -678,6 +722,7 @@ int main(void)
         CASE(malformed_commands_are_refused),
         CASE(outcomes_without_a_result_are_errors),
         CASE(keys_are_read),
+        CASE(large_replies_wait_for_room),
         CASE(claims_are_looked_up),
         CASE(lists_have_pages),
         CASE(a_list_waits_for_its_reader),

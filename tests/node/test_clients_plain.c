@@ -214,7 +214,7 @@ static void a_lock_is_not_answered_before_its_outcome(void **state)
 {
     struct hf_node *node = *state;
 
-    hf_fake_call(node, 1, "PING\r\n", "+PONG\r\n");
+    hf_fake_call(node, 1, "CANCEL k " NONCE_A "\r\n", "-NOTHELD not held\r\n");
     node->is_stuck = true;
     hf_fake_call(node, 1, "LOCK k 1000 NONCE " NONCE_A "\r\n", "");
     hf_fake_turn(node, 5000);
