@@ -79,35 +79,6 @@ static void reap_dead_waiters(struct hf_file *file, struct hf_key key)
     }
 }
 
-/* Find a LOCK's claim in the queue. Returns NULL if the claim does not wait. */
-static const struct hf_table_waiter *find_waiting_claim(
-    const struct hf_file *file, const struct hf_command *command)
-{
-    const struct hf_table *table = &file->replica.store.table;
-    const struct hf_hold *hold = hf_table_find(table, command->key);
-
-    return hold ? hf_table_find_waiter(table, hold, &command->nonce) : NULL;
-}
-
-/* If the LOCK repeats that of our own waiter, answer it and return true. Such a
- * LOCK changes nothing, so it does not go into the log. */
-static bool answer_queued_repeat(struct hf_file *file,
-                                 const struct hf_command *command,
-                                 struct hf_result *result)
-{
-    const struct hf_table_waiter *waiter = find_waiting_claim(file, command);
-
-    if (!waiter || waiter->session->id != file->local.session)
-        return false;
-    *result = (struct hf_result){
-        .err = HF_EBUSY,
-        .position = hf_table_waiter_position(waiter),
-    };
-    file->replica.store.touched = NULL;
-    hf_reaper_follow(file, waiter);
-    return true;
-}
-
 /* If this client renews a lock that was granted to another client, mark that
  * client as detached: the lock is in use here, so it may outlive the process
  * that it was granted to. */
@@ -132,7 +103,10 @@ static void file_follow(struct hf_in_process *local,
                         const struct hf_command *command)
 {
     struct hf_file *file = file_of(local);
-    const struct hf_table_waiter *waiter = find_waiting_claim(file, command);
+    const struct hf_table *table = &file->replica.store.table;
+    const struct hf_hold *hold = hf_table_find(table, command->key);
+    const struct hf_table_waiter *waiter =
+        hold ? hf_table_find_waiter(table, hold, &command->nonce) : NULL;
 
     if (waiter)
         hf_reaper_follow(file, waiter);
@@ -163,9 +137,6 @@ static void file_run(struct hf_in_process *local, hf_time now,
     if (command->kind == HF_COMMAND_RENEW)
         detach_renewed(file, command);
     has_waiters = file->replica.store.table.waiting.count > 0;
-    if (has_waiters && command->kind == HF_COMMAND_LOCK &&
-        answer_queued_repeat(file, command, result))
-        return;
     if (has_waiters && may_hand_over(command->kind))
         reap_dead_waiters(file, command->key);
     file->is_own_command = true;
