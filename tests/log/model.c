@@ -356,7 +356,7 @@ bool run_flush(struct run *run)
     return !err;
 }
 
-static bool write_snapshot(struct run *run, struct hf_log_snapshot snapshot)
+bool run_write_snapshot(struct run *run, struct hf_log_snapshot snapshot)
 {
     struct hf_snapshot_meta meta = {
         .index = snapshot.index,
@@ -394,7 +394,7 @@ bool run_snapshot(struct run *run, uint64_t trailing)
 
     if (index <= run->snapshot.index || snapshot.term == 0)
         return true;
-    if (!write_snapshot(run, snapshot))
+    if (!run_write_snapshot(run, snapshot))
         return false;
     if (index > trailing)
         hf_wal_compact(run->wal, index - trailing);
@@ -406,7 +406,7 @@ bool run_install(struct run *run, uint64_t index)
     struct hf_log_snapshot snapshot = {index, run->now.state.term};
 
     /* A node that cannot install a snapshot stops. */
-    run->has_stopped = !write_snapshot(run, snapshot) ||
+    run->has_stopped = !run_write_snapshot(run, snapshot) ||
                        hf_wal_append_base(run->wal, snapshot);
     if (run->has_stopped)
         return false;

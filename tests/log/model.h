@@ -94,4 +94,7 @@ bool run_upkeep(struct run *run); /* everything that is to be done */
 bool run_snapshot(struct run *run, uint64_t trailing);
 bool run_install(struct run *run, uint64_t index);
 
+/* Write a snapshot file alone. */
+bool run_write_snapshot(struct run *run, struct hf_log_snapshot snapshot);
+
 #endif

@@ -17,6 +17,7 @@
 #include "lib/expect.h"
 #include "lib/folder.h"
 #include "lib/runner.h"
+#include "log/snapshot_file.h"
 #include "log/wal.h"
 
 #define FIRST "log-0000000000000001"
@@ -409,6 +410,56 @@ static void out_of_memory_is_reported_at_every_allocation(void **state)
     expect_ok(open_and_append(2));
 }
 
+static enum hf_err write_and_read_snapshot(void)
+{
+    struct hf_snapshot_meta meta = {7, 1, 1, {"members", 7}};
+    struct hf_snapshot_writer *writer;
+    struct hf_snapshot_file *file = NULL;
+    struct hf_error damaged;
+    struct hf_disk *disk;
+    char data[4] = "";
+    enum hf_err err;
+
+    if (hf_disk_posix_open(path, true, &disk))
+        return HF_ENOMEM;
+    err = hf_snapshot_writer_open(disk, &identity.cluster, &meta, &writer,
+                                  &error);
+    if (!err) {
+        err = hf_snapshot_writer_add(writer, "data", 4, &error);
+        assert_int_equal(err, HF_OK);
+        err = hf_snapshot_writer_finish(writer, &error);
+    }
+    if (!err)
+        err = hf_snapshot_file_open(disk, &identity.cluster, &file, &damaged,
+                                    &error);
+    if (!err)
+        err = hf_snapshot_file_read_data(file, 0, data, 4, &error);
+    assert_true(err || !memcmp(data, "data", 4));
+    hf_snapshot_file_close(file);
+    close_disk(disk);
+    return err;
+}
+
+static void a_snapshot_survives_on_a_real_disk(void **state)
+{
+    enum hf_err err = HF_ENOMEM;
+    struct stat about;
+
+    (void)state;
+    for (unsigned long nth = 1; err; nth++) {
+        long blocks = hf_alloc_blocks();
+
+        hf_alloc_fail(nth, 1);
+        err = write_and_read_snapshot();
+        assert_true(hf_alloc_failed() || !err);
+        assert_true(err == HF_OK || err == HF_ENOMEM);
+        assert_int_equal(hf_alloc_blocks(), blocks);
+    }
+    assert_int_equal(stat(path_of("snapshot-0000000000000007"), &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0600);
+    assert_int_equal(about.st_size, 512 + 7 + 4);
+}
+
 static void mount_tmpfs(void)
 {
     if (unshare(CLONE_NEWNS) ||
@@ -487,6 +538,7 @@ int main(void)
         CASE(a_symbolic_link_is_refused),
         CASE(entries_survive_on_a_real_disk),
         CASE(out_of_memory_is_reported_at_every_allocation),
+        CASE(a_snapshot_survives_on_a_real_disk),
         CASE(a_full_disk_refuses_new_work_only),
     };
 

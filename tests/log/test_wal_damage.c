@@ -7,6 +7,7 @@
 #include "lib/expect.h"
 #include "lib/runner.h"
 #include "log/model.h"
+#include "log/segment.h"
 
 #define FIRST "log-0000000000000001"
 #define SECOND "log-0000000000000002"
@@ -242,6 +243,112 @@ static void a_foreign_segment_is_refused(void **state)
     run_free(run);
 }
 
+/* Change a byte of a record, and correct its checksum. */
+static void change_record(struct run *run, uint64_t record, uint64_t offset,
+                          uint8_t byte)
+{
+    uint8_t data[MODEL_SEGMENT_SIZE];
+    size_t size;
+    uint64_t sum;
+
+    sim_disk_poke(run->sim, FIRST, record + offset, byte);
+    for (size_t i = 0; record + i < sizeof(data); i++)
+        data[i] = sim_disk_peek(run->sim, FIRST, record + i);
+    size = hf_record_padded(data[12] + 256U * data[13]);
+    sum = hf_siphash(&model_identity.secret, data + 8, size - 8);
+    for (size_t i = 0; i < 8; i++)
+        sim_disk_poke(run->sim, FIRST, record + i, (uint8_t)(sum >> (8 * i)));
+}
+
+/* A valid checksum does not make a record one that can be next. */
+static void a_record_that_contradicts_the_log_is_refused(void **state)
+{
+    static const struct {
+        uint64_t offset;
+        uint8_t byte;
+    } changes[] = {
+        {32, 0},  /* the term decreases */
+        {40, 2},  /* another vote in the same term */
+        {48, 99}, /* another last index */
+        {56, 99}, /* another last term */
+        {64, 7},  /* an unknown item */
+        {65, 99}, /* entries behind a gap */
+        {73, 0},  /* no entries */
+        {73, 99}, /* too many entries */
+        {77, 0},  /* an entry without a term */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        struct run *run = new_log(4);
+
+        change_record(run, last_record(run, FIRST), changes[i].offset,
+                      changes[i].byte);
+        expect_refused(run, HF_EPROTO, "contradicts the one before it");
+        run_free(run);
+    }
+}
+
+static void a_segment_without_records_before_others_is_refused(void **state)
+{
+    struct run *run = new_log(30);
+
+    (void)state;
+    for (uint64_t at = 512; at < MODEL_SEGMENT_SIZE; at += 512)
+        zero_sector(run, SECOND, at);
+    expect_refused(run, HF_EPROTO, SECOND ": damaged at offset 512");
+    run_free(run);
+
+    run = new_log(30);
+    sim_disk_delete(run->sim, FIRST);
+    for (uint64_t at = 512; at < MODEL_SEGMENT_SIZE; at += 512)
+        zero_sector(run, SECOND, at);
+    expect_refused(run, HF_EPROTO, SECOND ": damaged at offset 512");
+    run_free(run);
+}
+
+/* Only one segment is prepared at a time. */
+static void two_segments_without_records_are_refused(void **state)
+{
+    struct run *run = new_log(2);
+    struct hf_disk *disk = sim_disk_attach(run->sim);
+    struct hf_disk_file *file;
+
+    (void)state;
+    assert_int_equal(hf_segment_prepare(disk, &model_identity, 3, NULL, &file),
+                     0);
+    hf_disk_close(file);
+    disk->ops->close_directory(disk);
+    expect_refused(run, HF_EPROTO, SECOND ": damaged at offset 512");
+    run_free(run);
+}
+
+static enum hf_err refuse_entry(void *arg, uint64_t index,
+                                const struct hf_log_entry *entry)
+{
+    (void)arg;
+    (void)index;
+    (void)entry;
+    return HF_ENOMEM;
+}
+
+static void an_error_of_the_visitor_is_returned(void **state)
+{
+    struct run *run = new_log(2);
+    struct hf_disk *disk = sim_disk_attach(run->sim);
+    struct hf_wal_opts opts = {.identity = model_identity};
+    struct hf_log_visitor visitor = model_visitor(&run->now);
+    struct hf_wal *wal;
+
+    (void)state;
+    visitor.entry = refuse_entry;
+    expect_err(
+        hf_wal_open(disk, &opts, &visitor, &wal, &run->recovered, &run->error),
+        HF_ENOMEM);
+    disk->ops->close_directory(disk);
+    run_free(run);
+}
+
 /* The log was compacted, and the snapshot that it depends on is gone. */
 static void a_missing_snapshot_is_refused(void **state)
 {
@@ -274,6 +381,10 @@ int main(void)
         cmocka_unit_test(a_file_of_a_wrong_size_is_refused),
         cmocka_unit_test(a_segment_of_a_newer_version_is_refused),
         cmocka_unit_test(a_foreign_segment_is_refused),
+        cmocka_unit_test(a_record_that_contradicts_the_log_is_refused),
+        cmocka_unit_test(a_segment_without_records_before_others_is_refused),
+        cmocka_unit_test(two_segments_without_records_are_refused),
+        cmocka_unit_test(an_error_of_the_visitor_is_returned),
         cmocka_unit_test(a_missing_snapshot_is_refused),
     };
 

@@ -101,18 +101,21 @@ static void a_failed_sync_is_never_repeated(void **state)
     run_free(run);
 }
 
-/* An error while opening is reported, and the next attempt succeeds. */
-static void an_error_while_opening_is_reported(void **state)
+/* Make operation `op` of opening fail, which may include resetting the log. The
+ * next attempt succeeds. */
+static void fail_while_opening(bool with_reset)
 {
     enum hf_err err = HF_ESYSTEM;
 
-    (void)state;
     for (uint64_t op = 1; err; op++) {
         struct run *run = run_new(13);
 
         for (int i = 0; i < 60; i++)
             assert_true(run_step(run));
         settle(run);
+        if (with_reset)
+            assert_true(run_write_snapshot(
+                run, (struct hf_log_snapshot){900, run->now.state.term}));
         run_close(run);
         sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + op, -EIO, false);
         memset(&run->error, 0, sizeof(run->error));
@@ -125,8 +128,16 @@ static void an_error_while_opening_is_reported(void **state)
         sim_disk_fail_at(run->sim, 0, 0, false);
         expect_recovered(run);
         assert_true(op > 15 || err);
+        assert_true(run->now.state.last_index == 900 || !with_reset);
         run_free(run);
     }
+}
+
+static void an_error_while_opening_is_reported(void **state)
+{
+    (void)state;
+    fail_while_opening(false);
+    fail_while_opening(true);
 }
 
 /* ---- A full disk --------------------------------------------------------*/
@@ -284,6 +295,16 @@ static void the_number_of_segments_is_limited(void **state)
     assert_true(run_snapshot(run, 0));
     settle(run);
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
+    for (flushes = 0; flushes < 40; flushes++) {
+        append_one(run);
+        assert_true(run_flush(run));
+    }
+    hf_wal_close(run->wal);
+    run->wal = NULL;
+    opts.segments_max = 1;
+    expect_err(hf_wal_open(run->disk, &opts, &visitor, &run->wal,
+                           &run->recovered, &run->error),
+               HF_ELIMIT);
     run_free(run);
 }
 
