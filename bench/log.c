@@ -219,7 +219,7 @@ int main(int argc, char **argv)
     struct bare bare;
 
     bench_init(&bench, argc, argv);
-    folder = bench.url ? bench.url : bench_folder();
+    folder = bench.url && *bench.url == '/' ? bench.url : bench_folder();
     (void)snprintf(path, sizeof(path), "%s/node", folder);
     wal = open_wal(path, &disk);
     bench_check("hf_wal_append_state", hf_wal_append_state(wal, 1, 1));
