@@ -42,6 +42,9 @@
 #define HF_SNAPSHOT_CONFIG_MAX 65536 /* bytes of a cluster configuration */
 #define HF_SNAPSHOTS_MAX 64          /* snapshot files in a directory */
 
+#define HF_DAEMON_CLIENTS_MAX 65536 /* connections of clients to a node */
+#define HF_DAEMON_LINKS_MAX 64      /* connections of peers to a node */
+
 #define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
 #define HF_REDIS_REPLY_MAX 67108864 /* bytes of a whole Redis reply */
 

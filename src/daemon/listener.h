@@ -1,0 +1,39 @@
+/* listener.h - accept connections at one address.
+ *
+ * If the process has no descriptor left, libuv closes its spare one, accepts
+ * and closes the connections that wait, and goes on. Beyond `max` connections,
+ * new ones are closed at once. */
+#ifndef HF_DAEMON_LISTENER_H
+#define HF_DAEMON_LISTENER_H
+
+#include "daemon/address.h"
+#include "daemon/stream.h"
+
+struct hf_listener;
+
+/* A connection was accepted; its stream has begun to read. */
+typedef void hf_listener_fn(struct hf_listener *listener,
+                            struct hf_stream *stream);
+
+struct hf_listener {
+    uv_tcp_t tcp;
+    struct hf_streams *streams;
+    const struct hf_stream_kind *kind;
+    hf_listener_fn *on_accept;
+    void *arg;         /* the streams get it, too */
+    size_t count, max; /* open connections */
+    uint64_t refused;  /* connections beyond the maximum */
+    bool is_open;
+};
+
+/* Listen. The members `streams`, `kind`, `on_accept`, `arg` and `max` are set.
+ * HF_EUNAVAIL: the address is in use; HF_ESYSTEM. */
+enum hf_err hf_listener_open(struct hf_listener *listener,
+                             const struct hf_address *address,
+                             struct hf_error *error);
+void hf_listener_close(struct hf_listener *listener);
+
+/* A stream of this listener is being closed. */
+void hf_listener_forget(struct hf_listener *listener);
+
+#endif

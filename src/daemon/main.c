@@ -1,0 +1,154 @@
+/* main.c - the daemon holdfastd: one node of a cluster. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "daemon/daemon.h"
+#include "daemon/notice.h"
+#include "daemon/options.h"
+#include "daemon/pid_file.h"
+#include "log/directory.h"
+
+/* As in sysexits.h, and as the command `holdfast` uses them. */
+enum status {
+    STATUS_OK = 0,
+    STATUS_USAGE = 64,
+    STATUS_FAILED = 69,
+};
+
+static int report_failure(const struct hf_error *error)
+{
+    (void)fprintf(stderr, "holdfastd: %s\n", error->text);
+    return STATUS_FAILED;
+}
+
+static enum hf_err open_disk(const char *dir, bool create,
+                             struct hf_disk **disk, struct hf_error *error)
+{
+    int rc = hf_disk_posix_open(dir, create, disk);
+
+    if (rc == -ENOENT && !create)
+        return hf_error_set(error, HF_ESTATE,
+                            "%s: there is no such directory. Initialise a new "
+                            "node with --init; a lost directory of an old one "
+                            "must be restored, because the node has forgotten "
+                            "its votes.",
+                            dir);
+    if (rc)
+        return hf_error_set(error, HF_ESYSTEM, "%s: cannot open: %s", dir,
+                            strerror(-rc));
+    return HF_OK;
+}
+
+/* ---- --init -------------------------------------------------------------*/
+
+static enum hf_err init_directory(const struct hf_config *config,
+                                  struct hf_disk *disk, struct hf_error *error)
+{
+    struct hf_log_identity identity = {
+        .cluster = config->cluster,
+        .node = config->node,
+        .segment_size = HF_WAL_SEGMENT_SIZE,
+    };
+    struct hf_random random;
+    enum hf_err err;
+
+    hf_random_init(&random, 0);
+    if (hf_random_bytes(&random, &identity.secret, sizeof(identity.secret)))
+        return hf_error_set(error, HF_ESYSTEM,
+                            "the kernel has no random "
+                            "numbers");
+    err = hf_directory_init(disk, &identity, error);
+    if (!err)
+        err = hf_config_write(config, disk, error);
+    return err;
+}
+
+static int init_node(struct hf_options *options)
+{
+    struct hf_config *config = &options->config;
+    struct hf_disk *disk = NULL;
+    struct hf_error error = {0};
+    enum hf_err err;
+
+    if (!config->election_ms)
+        config->election_ms = HF_CONFIG_ELECTION_MS;
+    if (!config->heartbeat_ms)
+        config->heartbeat_ms = HF_CONFIG_HEARTBEAT_MS;
+    err = hf_config_check(config, &error);
+    if (!err)
+        err = open_disk(options->dir, true, &disk, &error);
+    if (!err)
+        err = init_directory(config, disk, &error);
+    if (disk)
+        disk->ops->close_directory(disk);
+    return err ? report_failure(&error) : STATUS_OK;
+}
+
+/* ---- Running ------------------------------------------------------------*/
+
+static enum hf_err open_directory(const struct hf_options *options,
+                                  struct hf_disk *disk,
+                                  struct hf_config *config,
+                                  struct hf_error *error)
+{
+    enum hf_err err = hf_config_read(config, disk, error);
+
+    if (err)
+        return err;
+    if (options->config.election_ms)
+        config->election_ms = options->config.election_ms;
+    if (options->config.heartbeat_ms)
+        config->heartbeat_ms = options->config.heartbeat_ms;
+    err = hf_config_check(config, error);
+    return err ? err : hf_pid_file_lock(options->dir, error);
+}
+
+static int run_node(const struct hf_options *options)
+{
+    struct hf_config config;
+    struct hf_disk *disk = NULL;
+    struct hf_error error = {0};
+    enum hf_err err = open_disk(options->dir, false, &disk, &error);
+
+    if (!err)
+        err = open_directory(options, disk, &config, &error);
+    if (!err) {
+        hf_notice_set_node(config.node);
+        hf_notice("starting: holdfastd %s, directory %s", HF_VERSION,
+                  options->dir);
+        err = hf_daemon_run(&config, disk, options->ready_fd, &error);
+        hf_notice(err ? "stopped: %s" : "stopped", error.text);
+    }
+    if (disk)
+        disk->ops->close_directory(disk);
+    return err ? report_failure(&error) : STATUS_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct hf_options options;
+    struct hf_error error = {0};
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (hf_options_parse(&options, argv + (argc > 0), &error)) {
+        (void)fprintf(stderr, "holdfastd: %s\nTry 'holdfastd --help'.\n",
+                      error.text);
+        return STATUS_USAGE;
+    }
+    switch (options.action) {
+    case HF_OPTIONS_HELP:
+        hf_options_show_help();
+        return STATUS_OK;
+    case HF_OPTIONS_VERSION:
+        (void)printf("holdfastd %s\n", HF_VERSION);
+        return STATUS_OK;
+    case HF_OPTIONS_INIT:
+        return init_node(&options);
+    case HF_OPTIONS_RUN:
+        break;
+    }
+    return run_node(&options);
+}

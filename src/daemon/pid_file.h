@@ -1,0 +1,21 @@
+/* pid_file.h - which process runs the node of a directory.
+ *
+ * The process holds a POSIX record lock on the file "pid" while it runs. The
+ * kernel reports the owner of such a lock (F_GETLK), so a reader never trusts
+ * the number of a process that has ended. The file also contains the number,
+ * for people. */
+#ifndef HF_DAEMON_PID_FILE_H
+#define HF_DAEMON_PID_FILE_H
+
+#include "base/error.h"
+
+#define HF_PID_FILE "pid"
+
+/* Create or lock the file in `directory`. The lock lasts until the process
+ * ends, so this is called once in a process.
+ *
+ * HF_EBUSY    another process runs the node; `*error` names it
+ * HF_ESYSTEM  the file cannot be written */
+enum hf_err hf_pid_file_lock(const char *directory, struct hf_error *error);
+
+#endif
