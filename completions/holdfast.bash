@@ -14,6 +14,8 @@ _holdfast_options() { # VERB
     watch) echo "--from --kinds --count $common" ;;
     force) echo "--token --now $common" ;;
     ls) echo "--keys $common" ;;
+    cluster) echo "--nodes --dir $common" ;;
+    status) echo "--dir $common" ;;
     *) echo "$common" ;;
     esac
 }
@@ -27,7 +29,7 @@ _holdfast_schemes() {
 _holdfast_has_value() { # OPTION
     case $1 in
     --ttl | --wait | -w | --conflict-exit-code | -E | --command | -c | --value | --expect | \
-        --note | --token | --from | --kinds | --count | --url) ;;
+        --note | --token | --from | --kinds | --count | --nodes | --dir | --url) ;;
     *) return 1 ;;
     esac
 }
@@ -79,7 +81,7 @@ _holdfast_command() {
 
 _holdfast_choices() { # PREVIOUS CURRENT
     local verbs='run lock unlock renew update show ls wait watch force doctor
-        help version'
+        cluster status help version'
     case $1 in
     --ttl | --wait | -w) echo '500ms 5s 30s 5m 1h' ;;
     --kinds)
@@ -88,15 +90,20 @@ _holdfast_choices() { # PREVIOUS CURRENT
         ;;
     --url) _holdfast_schemes ;;
     --conflict-exit-code | -E) echo '0 1 75' ;;
+    --nodes) echo '1 3 5' ;;
+    --dir) compgen -d -- "$2" ;;
     --value | --expect | --note | --token | --from | --count) ;;
     *)
         if [[ $2 == -* ]]; then
             _holdfast_options "${words[0]-}"
         elif [[ ${#words[@]} -eq 0 || "${words[*]}" == help ]]; then
             echo "$verbs"
-        elif [[ "${words[*]}" == doctor ]]; then
+        elif [[ "${words[*]}" == doctor || "${words[*]}" == status ]]; then
             _holdfast_schemes
-        elif [[ ${#words[@]} -eq 1 && ${words[0]} != version ]]; then
+        elif [[ "${words[*]}" == cluster ]]; then
+            echo 'up down'
+        elif [[ ${#words[@]} -eq 1 &&
+            ! ${words[0]} =~ ^(version|cluster|status)$ ]]; then
             _holdfast_keys "$2"
         fi
         ;;

@@ -39,7 +39,7 @@ _holdfast() {
       option=
     elif [[ $word == --url=* ]]; then
       url=${word#*=}
-    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count) ]]; then
+    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count|--nodes|--dir) ]]; then
       option=$word
     elif [[ $word != -* ]]; then
       typed+=($word)
@@ -47,6 +47,8 @@ _holdfast() {
   done
   case $option in
     --url) _holdfast_urls; return ;;
+    --nodes) compadd 1 3 5; return ;;
+    --dir) _files -/; return ;;
     --ttl|--wait|-w) compadd 500ms 5s 30s 5m 1h; return ;;
     --kinds)
       compadd -S , granted renewed updated released expired forced queued \
@@ -60,9 +62,11 @@ _holdfast() {
     _holdfast_options $typed[1]
   elif (( $#typed == 0 )) || [[ "$typed" == help ]]; then
     _holdfast_verbs
-  elif [[ "$typed" == doctor ]]; then
+  elif [[ "$typed" == (doctor|status) ]]; then
     _holdfast_urls
-  elif (( $#typed == 1 )) && [[ $typed[1] != version ]]; then
+  elif [[ "$typed" == cluster ]]; then
+    compadd up down
+  elif (( $#typed == 1 )) && [[ $typed[1] != (version|cluster|status) ]]; then
     _holdfast_keys $url
   fi
 }

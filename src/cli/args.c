@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster.h"
 #include "failure.h"
 #include "flock.h"
 #include "loop.h"
@@ -138,6 +139,16 @@ static int parse_value(struct args *args, enum option option, const char *value)
         return parse_number(args, option, value, UINT64_MAX, &args->from);
     case OPTION_COUNT:
         return parse_number(args, option, value, UINT64_MAX, &args->count);
+    case OPTION_NODES:
+        status = parse_number(args, option, value, CLUSTER_NODES_MAX, &number);
+        args->nodes = status ? 0 : (size_t)number;
+        if (!status && number == 0)
+            status = reject_value(args, option, value,
+                                  "is too small; the minimum is 1");
+        return status;
+    case OPTION_DIR:
+        args->dir = value;
+        return 0;
     case OPTION_KINDS:
         return parse_kinds(args, value);
     default:

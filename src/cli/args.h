@@ -35,6 +35,8 @@
     X(KINDS, "kinds", 0, "LIST", "only these kinds, such as granted,expired")  \
     X(COUNT, "count", 0, "N", "exit after N events")                           \
     X(KEYS, "keys", 0, NULL, "print only the keys")                            \
+    X(NODES, "nodes", 0, "N", "the number of nodes of a new cluster; 3")       \
+    X(DIR, "dir", 0, "DIR", "the directory of the cluster")                    \
     X(QUIET, "quiet", 'q', NULL, "")                                           \
     X(URL, "url", 0, "URL", "the store; default: HOLDFAST_URL, else file:")    \
     X(JSON, "json", 0, NULL, "print one JSON object per line, errors too")     \
@@ -68,6 +70,8 @@ struct args {
     uint64_t token;
     uint64_t from;
     uint64_t count;
+    size_t nodes;    /* 0: not given */
+    const char *dir; /* NULL: not given */
     uint32_t kinds;
 
     char **words;

@@ -108,6 +108,12 @@ void json_element(struct json *json, const char *text)
     (void)put_string(json->out, text, strlen(text));
 }
 
+void json_begin_element(struct json *json)
+{
+    (void)fputs(json->begun ? ",{" : "{", json->out);
+    json->begun = false;
+}
+
 void json_end_array(struct json *json)
 {
     (void)fputc(']', json->out);

@@ -22,9 +22,9 @@ struct verb {
     int (*main)(struct args *args);
 };
 
-extern const struct verb verb_doctor, verb_force, verb_help, verb_lock, verb_ls,
-    verb_renew, verb_run, verb_show, verb_unlock, verb_update, verb_version,
-    verb_wait, verb_watch;
+extern const struct verb verb_cluster, verb_doctor, verb_force, verb_help,
+    verb_lock, verb_ls, verb_renew, verb_run, verb_show, verb_status,
+    verb_unlock, verb_update, verb_version, verb_wait, verb_watch;
 
 /* All verbs in the order in which `help` lists them; NULL at the end. */
 extern const struct verb *const verbs[];

@@ -1,0 +1,92 @@
+/* cluster_listener.c - find the process that listens on a local port, as ss(8)
+ * does: the inode of the socket in /proc/net, then the process that has it. */
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster.h"
+
+#define LISTENING 0x0a
+
+/* The inode of the listening socket in a table of the kernel, or 0. */
+static unsigned long find_inode(const char *table, unsigned port)
+{
+    FILE *file = fopen(table, "re");
+    unsigned long inode, found = 0;
+    char line[512];
+
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        unsigned local, state;
+
+        if (sscanf(line,
+                   "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*d %*d "
+                   "%lu",
+                   &local, &state, &inode) == 3 &&
+            local == port && state == LISTENING)
+            found = inode;
+    }
+    if (file)
+        (void)fclose(file);
+    return found;
+}
+
+static bool has_socket(const char *pid, const char *socket)
+{
+    char path[PATH_MAX], target[64];
+    struct dirent *entry;
+    bool found = false;
+    DIR *folder;
+
+    (void)snprintf(path, sizeof(path), "/proc/%s/fd", pid);
+    folder = opendir(path);
+    while (folder && !found && (entry = readdir(folder))) {
+        ssize_t size = readlinkat(dirfd(folder), entry->d_name, target,
+                                  sizeof(target) - 1);
+
+        target[size > 0 ? size : 0] = '\0';
+        found = !strcmp(target, socket);
+    }
+    if (folder)
+        (void)closedir(folder);
+    return found;
+}
+
+static pid_t find_owner(unsigned long inode)
+{
+    char socket[64];
+    struct dirent *entry;
+    pid_t owner = 0;
+    DIR *processes = opendir("/proc");
+
+    (void)snprintf(socket, sizeof(socket), "socket:[%lu]", inode);
+    while (processes && !owner && (entry = readdir(processes))) {
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            has_socket(entry->d_name, socket))
+            owner = (pid_t)strtol(entry->d_name, NULL, 10);
+    }
+    if (processes)
+        (void)closedir(processes);
+    return owner;
+}
+
+static bool is_loopback(const char *address)
+{
+    return !strncmp(address, "127.", 4) || !strncmp(address, "[::1]", 5) ||
+           !strncmp(address, "localhost:", 10);
+}
+
+pid_t cluster_listener_pid(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    unsigned port = colon ? (unsigned)strtoul(colon + 1, NULL, 10) : 0;
+    unsigned long inode;
+
+    if (!is_loopback(address))
+        return 0;
+    inode = find_inode(address[0] == '[' ? "/proc/net/tcp6" : "/proc/net/tcp",
+                       port);
+    return inode ? find_owner(inode) : 0;
+}

@@ -1,0 +1,274 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cluster.h"
+#include "failure.h"
+#include "loop.h"
+
+#define READY_FD 3
+#define START_MS 60000
+#define STOP_MS 60000
+#define LOG_MAX (1 << 20) /* a longer log is put aside when its node starts */
+
+/* ---- Finding processes --------------------------------------------------*/
+
+/* A node holds a lock on its file `pid` while it runs, and the kernel names the
+ * owner: a number that is left in the file is never used. */
+pid_t cluster_pid(const struct cluster *cluster, unsigned id)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[PATH_MAX];
+    int fd;
+
+    cluster_node_path(cluster, id, "/pid", path);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return 0;
+    if (fcntl(fd, F_GETLK, &lock) || lock.l_type == F_UNLCK)
+        lock.l_pid = 0;
+    (void)close(fd);
+    return lock.l_pid > 0 ? lock.l_pid : 0;
+}
+
+/* ---- Running holdfastd --------------------------------------------------*/
+
+/* Execute holdfastd, from the folder of this command if it is there, else from
+ * PATH. */
+__attribute__((noreturn)) static void execute_daemon(const char **argv)
+{
+    char path[PATH_MAX];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof(path) - 16);
+    char *slash;
+
+    path[size > 0 ? size : 0] = '\0';
+    slash = strrchr(path, '/');
+    if (slash) {
+        strcpy(slash + 1, "holdfastd");
+        (void)execv(path, (char **)(uintptr_t)argv);
+    }
+    (void)execvp("holdfastd", (char **)(uintptr_t)argv);
+    (void)fprintf(stderr,
+                  "holdfast: cannot execute holdfastd: %s. It is built "
+                  "where libraft and libuv are installed.\n",
+                  strerror(errno));
+    _exit(STATUS_NOT_FOUND);
+}
+
+int cluster_init_node(const struct cluster *cluster, const struct args *args,
+                      const struct cluster_node *node)
+{
+    char members[CLUSTER_NODES_MAX][2 * CLUSTER_ADDRESS + 16];
+    char directory[PATH_MAX], id[16];
+    const char *argv[10 + 2 * CLUSTER_NODES_MAX] = {
+        "holdfastd", "--init",    "--dir",  directory,
+        "--cluster", cluster->id, "--node", id};
+    size_t count = 8;
+    int status = 0;
+    pid_t pid;
+
+    cluster_node_path(cluster, node->id, "", directory);
+    (void)snprintf(id, sizeof(id), "%u", node->id);
+    for (size_t i = 0; i < cluster->count; i++) {
+        const struct cluster_node *member = &cluster->nodes[i];
+
+        (void)snprintf(members[i], sizeof(members[i]), "%u=%s,%s", member->id,
+                       member->peer, member->client);
+        argv[count++] = "--member";
+        argv[count++] = members[i];
+    }
+    pid = fork();
+    if (pid == 0)
+        execute_daemon(argv);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+        return failure(args, HF_ESYSTEM, "node %u: cannot initialise %s",
+                       node->id, directory);
+    return 0;
+}
+
+/* ---- Starting -----------------------------------------------------------*/
+
+static bool redirect_output(const struct cluster *cluster, unsigned id)
+{
+    char path[PATH_MAX], aside[PATH_MAX];
+    struct stat stat;
+    int log, null = open("/dev/null", O_RDONLY);
+
+    cluster_node_path(cluster, id, ".log", path);
+    cluster_node_path(cluster, id, ".log.old", aside);
+    if (!lstat(path, &stat) && stat.st_size > LOG_MAX)
+        (void)rename(path, aside);
+    log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+    return null >= 0 && log >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
+           dup2(log, STDOUT_FILENO) >= 0 && dup2(log, STDERR_FILENO) >= 0;
+}
+
+/* Become a daemon that runs the node. `ready` is inherited as READY_FD, and no
+ * other descriptor of this process. */
+__attribute__((noreturn)) static void become_node(const struct cluster *cluster,
+                                                  unsigned id, int ready)
+{
+    char directory[PATH_MAX];
+    const char *argv[] = {"holdfastd",  "--dir", directory,
+                          "--ready-fd", "3",     NULL};
+
+    (void)setsid();
+    if (fork() != 0)
+        _exit(0);
+    cluster_node_path(cluster, id, "", directory);
+    if (!redirect_output(cluster, id) || chdir("/"))
+        _exit(STATUS_SYSTEM);
+    if (ready == READY_FD)
+        (void)fcntl(ready, F_SETFD, 0);
+    else
+        (void)dup2(ready, READY_FD);
+#ifdef SYS_close_range
+    (void)syscall(SYS_close_range, READY_FD + 1, ~0u, 0);
+#endif
+    execute_daemon(argv);
+}
+
+/* Returns the descriptor that becomes readable when the node is ready, or
+ * -1. */
+static int spawn_node(const struct cluster *cluster, unsigned id)
+{
+    int ready[2];
+    pid_t pid;
+
+    if (pipe2(ready, O_CLOEXEC))
+        return -1;
+    pid = fork();
+    if (pid == 0)
+        become_node(cluster, id, ready[1]);
+    (void)close(ready[1]);
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    return ready[0];
+}
+
+/* The last line of the node's log. */
+static void read_last_line(const struct cluster *cluster, unsigned id,
+                           char line[1024])
+{
+    char path[PATH_MAX];
+    FILE *log;
+
+    cluster_node_path(cluster, id, ".log", path);
+    (void)snprintf(line, 1024, "see %.900s", path);
+    log = fopen(path, "re");
+    while (log && fgets(line, 1024, log))
+        line[strcspn(line, "\n")] = '\0';
+    if (log)
+        (void)fclose(log);
+}
+
+static int await_node(const struct cluster *cluster, const struct args *args,
+                      unsigned id, int ready, int64_t deadline)
+{
+    struct pollfd readable = {.fd = ready, .events = POLLIN};
+    char line[1024];
+    char byte;
+
+    while (loop_now() < deadline) {
+        if (poll(&readable, 1, 100) > 0)
+            break;
+    }
+    if (readable.revents && read(ready, &byte, 1) == 1)
+        return 0;
+    read_last_line(cluster, id, line);
+    return failure(args, HF_EUNAVAIL, "node %u did not start: %s", id, line);
+}
+
+int cluster_start(const struct cluster *cluster, const struct args *args)
+{
+    int64_t deadline = loop_now() + START_MS;
+    int ready[CLUSTER_NODES_MAX];
+    int status = 0;
+
+    for (size_t i = 0; i < cluster->count; i++) {
+        unsigned id = cluster->nodes[i].id;
+        char directory[PATH_MAX];
+
+        cluster_node_path(cluster, id, "", directory);
+        ready[i] = -1;
+        if (cluster_pid(cluster, id) || access(directory, F_OK))
+            continue;
+        failure_trace(args, "starting node %u", id);
+        ready[i] = spawn_node(cluster, id);
+        if (ready[i] < 0)
+            status = failure(args, HF_ESYSTEM, "cannot start node %u: %s", id,
+                             strerror(errno));
+    }
+    for (size_t i = 0; i < cluster->count; i++) {
+        if (ready[i] < 0)
+            continue;
+        if (!status)
+            status = await_node(cluster, args, cluster->nodes[i].id, ready[i],
+                                deadline);
+        (void)close(ready[i]);
+    }
+    return status;
+}
+
+/* ---- Stopping -----------------------------------------------------------*/
+
+/* Send SIGTERM to the process that runs the node. The pidfd makes sure that it
+ * is still that process: if the lock has the same owner after the pidfd was
+ * opened, the pidfd is the owner's. Returns the pidfd, or -1. */
+static int signal_node(const struct cluster *cluster, unsigned id, pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (fd < 0)
+        return -1;
+    if (cluster_pid(cluster, id) == pid)
+        (void)syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
+    return fd;
+}
+
+/* Wait until the process has ended. */
+static bool await_end(int pidfd, int64_t deadline)
+{
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+
+    while (loop_now() < deadline) {
+        if (poll(&ended, 1, 100) > 0)
+            return true;
+    }
+    return false;
+}
+
+int cluster_stop(const struct cluster *cluster, const struct args *args,
+                 unsigned *count)
+{
+    int64_t deadline = loop_now() + STOP_MS;
+    pid_t pids[CLUSTER_NODES_MAX];
+    int fds[CLUSTER_NODES_MAX];
+    int status = 0;
+
+    *count = 0;
+    for (size_t i = 0; i < cluster->count; i++) {
+        pids[i] = cluster_pid(cluster, cluster->nodes[i].id);
+        fds[i] =
+            pids[i] ? signal_node(cluster, cluster->nodes[i].id, pids[i]) : -1;
+        *count += pids[i] != 0;
+    }
+    for (size_t i = 0; i < cluster->count; i++) {
+        if (pids[i] && (fds[i] < 0 || !await_end(fds[i], deadline)))
+            status = failure(args, HF_EUNAVAIL,
+                             "node %u, process %ld, did not stop. Try again, "
+                             "or end it with kill -9: its locks are safe.",
+                             cluster->nodes[i].id, (long)pids[i]);
+        if (fds[i] >= 0)
+            (void)close(fds[i]);
+    }
+    return status;
+}
