@@ -20,6 +20,7 @@
 #define ANSWER_MS 60000 /* how long to wait for the first answer */
 #define ATTEMPT_MS 2000
 #define PAUSE_US 50000
+#define ROUNDS 4
 
 /* ---- The directory ------------------------------------------------------*/
 
@@ -178,6 +179,43 @@ static int await_answer(const struct cluster *cluster, const struct args *args)
                    why, cluster->directory);
 }
 
+/* Whether each node answers. A process that was just killed may still have its
+ * lock and look as if it ran. */
+static bool all_answer(const struct cluster *cluster, const struct args *args,
+                       bool last)
+{
+    const char *ping[] = {"PING"};
+    bool all = true;
+
+    for (size_t i = 0; i < cluster->count; i++) {
+        const struct cluster_node *node = &cluster->nodes[i];
+        const char *why;
+        char *reply = cluster_request(node->client, ping, 1,
+                                      loop_now() + ATTEMPT_MS, &why);
+
+        if (!reply && last)
+            failure_warn(args, HF_EUNAVAIL, "node %u does not answer: %s",
+                         node->id, why);
+        all = all && reply;
+        free(reply);
+    }
+    return all;
+}
+
+static int start_nodes(const struct cluster *cluster, const struct args *args)
+{
+    int status = 0;
+
+    for (int i = 1; i <= ROUNDS; i++) {
+        status = cluster_start(cluster, args);
+        if (!status)
+            status = await_answer(cluster, args);
+        if (status || all_answer(cluster, args, i == ROUNDS))
+            break;
+    }
+    return status;
+}
+
 static void print_url(const struct cluster *cluster, const struct args *args)
 {
     char *url = cluster_url(cluster);
@@ -205,12 +243,14 @@ static int cluster_up(struct cluster *cluster, const struct args *args)
     if (status)
         return status;
     missing = report_missing(cluster, args);
-    status = cluster_start(cluster, args);
-    if (!status && !missing)
-        status = await_answer(cluster, args);
-    if (!status && !missing)
+    if (missing) {
+        (void)cluster_start(cluster, args);
+        return missing;
+    }
+    status = start_nodes(cluster, args);
+    if (!status)
         print_url(cluster, args);
-    return missing ? missing : status;
+    return status;
 }
 
 /* ---- Down ---------------------------------------------------------------*/
