@@ -143,6 +143,31 @@ def up_starts_a_node_that_was_killed_a_moment_ago():
 
 
 @case
+def a_node_that_was_started_again_counts_for_the_majority():
+    with cluster() as c:
+        c.up()
+        c.kill(2)
+        c.up()
+        c.kill(1)
+        until(lambda: c.request(3, 'LOCK', 'k', '600000').startswith('*3'),
+              'a grant by nodes 2 and 3')
+
+
+@case
+def a_stopped_leader_hands_over():
+    with cluster() as c:
+        c.up()
+        (leader,) = [node for node in c.status()['nodes']
+                     if node['role'] == 'leader']
+        others = {1, 2, 3} - {leader['id']}
+        os.kill(leader['pid'], signal.SIGTERM)
+        for number in others:
+            reply = c.request(number, 'LOCK', f'k{number}', '600000')
+            check(reply.startswith('*3'), reply)
+        check('stopped' in read(c.path(f'node-{leader["id"]}.log')))
+
+
+@case
 def down_waits_for_the_end_of_all_nodes():
     with cluster() as c:
         url, pids = c.up().out, c.pids()

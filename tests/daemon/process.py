@@ -2,7 +2,7 @@
 """holdfastd, from outside: its command line, its directory, and whatever may
 come in at its two ports.
 
-    daemon.py COMMAND ROOT
+    process.py COMMAND [CASE...]
 
 holdfastd is beside COMMAND.
 """
@@ -17,9 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), '..', '..')
-del sys.argv[2:3]
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'cli'))
 from cases import (HOLDFAST, LIMIT, Skip, case, check,  # noqa: E402
                    environment, equal, main, read, tool, until)
@@ -255,8 +253,12 @@ def ports_in_use_are_named():
 @case
 def signals_stop_the_node_cleanly():
     with node() as n:
-        n.check_alive()
-        n.stop()
+        with n.connect() as holder, n.connect() as waiter:
+            holder.sendall(b'LOCK k 600000\r\n')
+            check(holder.recv(256).startswith(b'*3'), n.log())
+            waiter.sendall(b'LOCK k 600000 WAIT 600000\r\n')
+            n.stop()
+            check(closes(holder) and closes(waiter))
         for number in (signal.SIGINT, signal.SIGHUP):
             n.start()
             n.stop(number)
@@ -343,8 +345,22 @@ def slow_requests_do_not_stop_others():
 
 
 @case
+def a_client_that_never_reads_is_cut_off():
+    request = b'*2\r\n$4\r\nECHO\r\n$60000\r\n' + b'x' * 60000 + b'\r\n'
+    with node() as n, n.connect() as link:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                link.sendall(request)
+        n.check_alive()
+
+
+@case
 def no_free_descriptor_is_survived():
     with node() as n, contextlib.ExitStack() as stack:
+        # The log opens files only while it makes these.
+        until(lambda: {'reserve', 'spare'} <= {
+            name.partition('-')[0] for name in os.listdir(n.dir)},
+              'the reserve of the log')
         served = stack.enter_context(n.connect())
         served.sendall(b'*1\r\n$4\r\nPING\r\n')
         equal(served.recv(64), b'+PONG\r\n')
