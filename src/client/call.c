@@ -98,6 +98,9 @@ static void send_attempt(struct hf_call *call)
     call->attempts++;
     call->state = HF_CALL_SENT;
     call->request.command.done = lowest_open_sequence(client);
+    call->request.deadline = call->queue_until > call->deadline
+                                 ? call->queue_until
+                                 : call->deadline;
     client->strategy->submit(client->self, &call->request);
     /* A push inside submit() may have ended this call, so check its state. */
     if (call->state == HF_CALL_SENT && !call->request.answered)

@@ -113,6 +113,8 @@ struct hf_request {
     bool waits;              /* LOCK: the claim was queued at the last
                                   answer */
     bool keeps;              /* LOCK: the client will renew the lock */
+    hf_time deadline;        /* when the client gives up; it may move this
+                                  while the request is open */
     struct hf_answer answer;
     struct hf_dlist link;
     bool answered; /* set by the host until it calls `done` */
