@@ -55,6 +55,7 @@
 #define HF_RAFT_APPEND_ENTRIES 4096  /* entries of one message */
 #define HF_RAFT_WRITES_MAX 65536     /* writes that are not durable yet */
 #define HF_RAFT_ROUNDS_MAX 65536     /* reads that wait for a round */
+#define HF_RAFT_ADDRESSES_MAX 32     /* nodes in a URL of raft: */
 
 #define HF_NODE_ELECTION_MS 500
 #define HF_NODE_HEARTBEAT_MS 100

@@ -1,0 +1,47 @@
+/* address.h - the addresses of the nodes of a cluster, and the options of a
+ * raft: URL.
+ *
+ *     raft://host:port,host:port,[::1]:port?route=leader
+ *
+ * Options: ?route=leader (the default) moves the connection to the leader;
+ * ?route=any stays with the node that answered. */
+#ifndef HF_STRATEGY_RAFT_ADDRESS_H
+#define HF_STRATEGY_RAFT_ADDRESS_H
+
+#include <netinet/in.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/url.h"
+
+#define HF_RAFT_HOST_MAX 255
+#define HF_RAFT_NAME_SIZE (HF_RAFT_HOST_MAX + 10) /* "[host]:65535" and NUL */
+#define HF_RAFT_FOUND_MAX 4 /* addresses that are tried for one host name */
+
+/* The address of one node. */
+struct hf_raft_address {
+    char name[HF_RAFT_NAME_SIZE]; /* "host:port", for messages too */
+    char host[HF_RAFT_HOST_MAX + 1];
+    uint16_t port;
+
+    /* socket.c: what `host` was resolved to. */
+    struct sockaddr_storage found[HF_RAFT_FOUND_MAX];
+    unsigned found_count;
+};
+
+struct hf_raft_addresses {
+    struct hf_raft_address list[HF_RAFT_ADDRESSES_MAX];
+    unsigned count;
+    bool route_any; /* ?route=any */
+};
+
+/* Parse the hosts and options of `url`. HF_EINVAL. */
+enum hf_err hf_raft_addresses_parse(struct hf_raft_addresses *addresses,
+                                    struct hf_url *url, struct hf_error *error);
+
+/* Parse "host:port" or "[host]:port", of `size` bytes. Returns false if it is
+ * neither. `address` is written only on success. */
+bool hf_raft_address_parse(struct hf_raft_address *address, const char *text,
+                           size_t size);
+
+#endif

@@ -1,0 +1,356 @@
+/* route.c - which node the client is connected to.
+ *
+ * A node forwards commands to the leader, so any node serves. The client starts
+ * at a random one. With ?route=leader it then moves to the leader, which saves
+ * a round trip inside the cluster: it attaches its session there over a second
+ * connection, the candidate, before it closes the first. After a failover the
+ * clients move at random times, so that they do not all arrive at once. A
+ * candidate is also tried if the node has known no leader for a while, because
+ * it may be cut off from the others. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "strategy/raft/raft.h"
+
+#define BACK_OFF_MIN_MS 20   /* pause after every node has failed once */
+#define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
+#define MOVE_MS 2000         /* moves to the leader are spread over this time */
+#define LEADERLESS_MS 1000   /* an election takes no longer, most of the time */
+#define RETRY_MOVE_MS 5000   /* after a candidate has failed */
+
+static uint32_t jitter(const struct hf_raft *raft, uint32_t span_ms)
+{
+    return hf_random_below(raft->host->ops->random(raft->host), span_ms + 1);
+}
+
+/* ---- The nodes ----------------------------------------------------------*/
+
+static struct hf_raft_address *find_listed(struct hf_raft *raft,
+                                           const char *name)
+{
+    for (unsigned i = 0; i < raft->addresses.count; i++) {
+        if (!strcmp(raft->addresses.list[i].name, name))
+            return &raft->addresses.list[i];
+    }
+    return NULL;
+}
+
+static struct hf_raft_address *next_listed(struct hf_raft *raft)
+{
+    unsigned i = raft->route.next++ % raft->addresses.count;
+
+    return &raft->addresses.list[i];
+}
+
+/* Resolving a name may block, so a leader that the URL does not list is used
+ * only if its address is numeric. */
+static bool is_numeric(const struct hf_raft_address *address)
+{
+    struct in6_addr bytes;
+
+    return inet_pton(AF_INET, address->host, &bytes) == 1 ||
+           inet_pton(AF_INET6, address->host, &bytes) == 1;
+}
+
+static bool is_leader_known(const struct hf_raft *raft)
+{
+    return raft->route.leader.port > 0;
+}
+
+/* The leader's address, for `connection`. */
+static struct hf_raft_address *leader_address(
+    struct hf_raft_connection *connection)
+{
+    struct hf_raft *raft = connection->raft;
+    struct hf_raft_address *listed = find_listed(raft, raft->route.leader.name);
+
+    if (listed)
+        return listed;
+    connection->learned = raft->route.leader;
+    return &connection->learned;
+}
+
+static struct hf_raft_connection *other_connection(
+    const struct hf_raft_connection *connection)
+{
+    struct hf_raft *raft = connection->raft;
+
+    return &raft->connections[connection == &raft->connections[0]];
+}
+
+bool hf_raft_route_has_failed(const struct hf_raft *raft)
+{
+    return raft->route.failures >= raft->addresses.count;
+}
+
+/* ---- Moving -------------------------------------------------------------*/
+
+static void move_after(struct hf_raft *raft, uint32_t ms, bool to_leader)
+{
+    raft->route.to_leader = to_leader;
+    raft->route.move_at = hf_time_add(hf_raft_now(raft), ms);
+    hf_raft_wake_at(raft, raft->route.move_at);
+}
+
+static void plan_move(struct hf_raft *raft)
+{
+    const struct hf_raft_connection *current = raft->current;
+
+    raft->route.move_at = HF_NEVER;
+    if (current->state != HF_RAFT_UP || current->leader == current->node)
+        return;
+    if (current->leader == 0 && raft->addresses.count > 1)
+        move_after(raft, LEADERLESS_MS + jitter(raft, LEADERLESS_MS / 2),
+                   false);
+    else if (is_leader_known(raft) && !raft->addresses.route_any)
+        move_after(raft, jitter(raft, MOVE_MS), true);
+}
+
+static void start_move(struct hf_raft *raft)
+{
+    struct hf_raft_connection *candidate = other_connection(raft->current);
+    struct hf_raft_address *address;
+
+    raft->route.move_at = HF_NEVER;
+    if (raft->current->state != HF_RAFT_UP || raft->candidate)
+        return;
+    if (raft->route.to_leader)
+        address = leader_address(candidate);
+    else
+        address = next_listed(raft);
+    if (address == raft->current->address && !raft->route.to_leader)
+        address = next_listed(raft);
+    raft->candidate = candidate;
+    hf_raft_connection_open(candidate, address);
+}
+
+/* A candidate for the leader has to lead; any other has to know the leader. */
+static bool is_better(const struct hf_raft_connection *candidate)
+{
+    if (candidate->raft->route.to_leader)
+        return candidate->leader == candidate->node;
+    return candidate->leader > 0;
+}
+
+/* The current connection is still in use, so there is no hurry. */
+static void retry_move(struct hf_raft *raft)
+{
+    const struct hf_raft_connection *current = raft->current;
+
+    if (current->state == HF_RAFT_UP && current->leader != current->node)
+        move_after(raft, RETRY_MOVE_MS + jitter(raft, RETRY_MOVE_MS),
+                   raft->route.to_leader);
+}
+
+static void drop_candidate(struct hf_raft *raft)
+{
+    if (raft->candidate)
+        hf_raft_connection_close(raft->candidate);
+    raft->candidate = NULL;
+}
+
+/* ---- Events -------------------------------------------------------------*/
+
+static void set_leader(struct hf_raft_connection *connection, uint64_t leader,
+                       struct hf_bytes address)
+{
+    struct hf_raft *raft = connection->raft;
+    struct hf_raft_address parsed;
+
+    connection->leader = leader;
+    if (connection != raft->current)
+        return;
+    raft->route.leader.port = 0;
+    if (leader > 0 && address.size > 0 &&
+        hf_raft_address_parse(&parsed, address.data, address.size) &&
+        (find_listed(raft, parsed.name) || is_numeric(&parsed)))
+        raft->route.leader = parsed;
+}
+
+void hf_raft_route_on_leader(struct hf_raft_connection *connection,
+                             uint64_t leader, struct hf_bytes address)
+{
+    set_leader(connection, leader, address);
+    if (connection == connection->raft->current)
+        plan_move(connection->raft);
+}
+
+void hf_raft_route_on_full(struct hf_raft_connection *connection)
+{
+    struct hf_raft *raft = connection->raft;
+
+    if (connection == raft->candidate || raft->route.to_leader) {
+        drop_candidate(raft);
+        raft->route.move_at = HF_NEVER;
+    }
+}
+
+/* The nodes of one URL have to belong to one cluster: others would grant the
+ * same keys to other clients. */
+static bool check_cluster(struct hf_raft_connection *connection,
+                          const struct hf_mux_hello *hello)
+{
+    char *cluster = connection->raft->route.cluster;
+    char found[HF_RAFT_CLUSTER_SIZE];
+    struct hf_error error;
+
+    (void)snprintf(found, sizeof(found), "%.*s", (int)hello->cluster.size,
+                   (const char *)hello->cluster.data);
+    if (*cluster == '\0')
+        memcpy(cluster, found, sizeof(found));
+    if (!strcmp(cluster, found))
+        return true;
+    (void)hf_error_set(&error, HF_EPROTO,
+                       "the node belongs to the cluster %s, but another node "
+                       "of this URL to %s",
+                       found, cluster);
+    hf_raft_connection_lose(connection, error.code, error.text);
+    return false;
+}
+
+void hf_raft_route_on_hello(struct hf_raft_connection *connection,
+                            const struct hf_mux_hello *hello)
+{
+    struct hf_raft *raft = connection->raft;
+
+    if (!check_cluster(connection, hello))
+        return;
+    set_leader(connection, hello->leader, hello->address);
+    if (connection == raft->candidate && !is_better(connection)) {
+        drop_candidate(raft);
+        retry_move(raft);
+        return;
+    }
+    hf_raft_session_attach(connection);
+}
+
+void hf_raft_route_on_attached(struct hf_raft_connection *connection)
+{
+    struct hf_raft *raft = connection->raft;
+
+    hf_raft_connection_set_up(connection);
+    if (connection == raft->candidate) {
+        hf_raft_connection_close(raft->current);
+        raft->current = connection;
+        raft->candidate = NULL;
+    }
+    raft->route.failures = 0;
+    raft->route.failure = (struct hf_error){0};
+    hf_raft_requests_send_all(raft);
+    hf_raft_watches_resume(raft);
+    hf_raft_claims_nudge(raft);
+    plan_move(raft);
+    hf_raft_wake_at(raft, hf_raft_connection_deadline(connection));
+}
+
+/* Collect the failures of one round over all nodes, because each may have
+ * another reason. While the next round is incomplete, the last is reported. */
+static void note_failure(struct hf_raft *raft, const struct hf_error *failure)
+{
+    unsigned count = raft->addresses.count;
+    unsigned failures = raft->route.failures;
+    struct hf_error before = raft->route.round;
+
+    if (failures % count == 0)
+        raft->route.round = *failure;
+    else
+        (void)hf_error_set(&raft->route.round, failure->code, "%s; %s",
+                           before.text, failure->text);
+    if (failures < count || (failures + 1) % count == 0)
+        raft->route.failure = raft->route.round;
+}
+
+/* Try every node at once, one after another; then back off. */
+static hf_time next_connect_time(const struct hf_raft *raft)
+{
+    unsigned failures = raft->route.failures;
+    unsigned rounds, span = BACK_OFF_MIN_MS;
+
+    if (failures < raft->addresses.count)
+        return hf_raft_now(raft);
+    rounds = failures / raft->addresses.count;
+    span <<= rounds < 7 ? rounds : 7;
+    if (span > BACK_OFF_MAX_MS)
+        span = BACK_OFF_MAX_MS;
+    return hf_time_add(hf_raft_now(raft), span / 2 + jitter(raft, span / 2));
+}
+
+void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
+                           const struct hf_error *failure)
+{
+    struct hf_raft *raft = connection->raft;
+
+    if (connection == raft->candidate) {
+        raft->candidate = NULL;
+        retry_move(raft);
+        return;
+    }
+    if (was_up)
+        raft->route.failure = *failure;
+    else
+        note_failure(raft, failure);
+    raft->route.failures += !was_up;
+    raft->route.move_at = HF_NEVER;
+    if (is_leader_known(raft) &&
+        !strcmp(raft->route.leader.name, connection->address->name))
+        raft->route.leader.port = 0;
+    if (raft->candidate) { /* it is the current connection now */
+        raft->current = raft->candidate;
+        raft->candidate = NULL;
+        return;
+    }
+    raft->route.connect_at = next_connect_time(raft);
+    hf_raft_wake_at(raft, raft->route.connect_at);
+    if (hf_raft_route_has_failed(raft))
+        hf_raft_requests_fail(raft, &raft->route.failure);
+}
+
+/* ---- Connecting ---------------------------------------------------------*/
+
+/* Prefer the leader, then a node other than the one that was lost. */
+static void connect_current(struct hf_raft *raft)
+{
+    struct hf_raft_connection *current = raft->current;
+    const struct hf_raft_address *lost = current->address;
+    struct hf_raft_address *address;
+
+    raft->route.connect_at = HF_NEVER;
+    if (is_leader_known(raft) && raft->route.failures == 0 &&
+        !raft->addresses.route_any) {
+        address = leader_address(current);
+        raft->route.leader.port = 0; /* if it fails, try the others */
+    } else {
+        address = next_listed(raft);
+        if (address == lost && raft->route.failures == 0)
+            address = next_listed(raft);
+    }
+    hf_raft_connection_open(current, address);
+}
+
+void hf_raft_route_start(struct hf_raft *raft)
+{
+    raft->current = &raft->connections[0];
+    raft->route.move_at = HF_NEVER;
+    raft->route.next = jitter(raft, raft->addresses.count - 1);
+    connect_current(raft);
+}
+
+void hf_raft_route_tick(struct hf_raft *raft)
+{
+    hf_time now = hf_raft_now(raft);
+
+    if (raft->current->state == HF_RAFT_DOWN && now >= raft->route.connect_at)
+        connect_current(raft);
+    if (now >= raft->route.move_at)
+        start_move(raft);
+}
+
+hf_time hf_raft_route_deadline(const struct hf_raft *raft)
+{
+    hf_time at = raft->route.move_at;
+
+    if (raft->current->state == HF_RAFT_DOWN && raft->route.connect_at < at)
+        at = raft->route.connect_at;
+    return at;
+}

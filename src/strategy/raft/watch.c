@@ -1,0 +1,108 @@
+/* watch.c - the watches of a client.
+ *
+ * Indexes of events are equal on all nodes, so a watch continues on the next
+ * connection after the last event that it received. If that node does not keep
+ * the event any more, it reports a gap. */
+#include "base/bytes.h"
+#include "strategy/raft/raft.h"
+
+struct hf_raft_watch {
+    struct hf_watch_entry entry;
+    uint64_t next;   /* index of the next event */
+    uint64_t resume; /* id of a WATCH that resumes it, without reply; 0: none */
+};
+
+enum hf_err hf_raft_watch_add(struct hf_raft *raft,
+                              const struct hf_request *request, uint64_t index)
+{
+    struct hf_raft_watch *watch =
+        hf_watches_add(&raft->watches, request, sizeof(*watch));
+
+    if (!watch) {
+        hf_raft_watch_stop(raft, request->watch);
+        return HF_ENOMEM;
+    }
+    watch->next = request->from > 0 ? request->from : index + 1;
+    return HF_OK;
+}
+
+/* Nobody needs the reply. */
+void hf_raft_watch_stop(struct hf_raft *raft, uint64_t number)
+{
+    struct hf_watch_entry *entry = hf_watches_find(&raft->watches, number);
+    struct hf_mux_request unwatch = {.verb = HF_VERB_UNWATCH, .watch = number};
+
+    if (entry)
+        hf_watches_remove(entry);
+    hf_watches_sweep(&raft->watches, NULL, NULL);
+    if (raft->current->state != HF_RAFT_UP)
+        return;
+    unwatch.id = raft->next_id++;
+    hf_raft_connection_send(raft->current, &unwatch);
+}
+
+void hf_raft_watches_resume(struct hf_raft *raft)
+{
+    struct hf_raft_watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&raft->watches, watch))) {
+        struct hf_mux_request request = {
+            .id = raft->next_id++,
+            .verb = HF_VERB_WATCH,
+            .exact = watch->entry.exact,
+            .watch = watch->entry.number,
+            .from = watch->next,
+            .key = watch->entry.key,
+        };
+
+        watch->resume = request.id;
+        hf_raft_connection_send(raft->current, &request);
+    }
+}
+
+/* The answer to a resumed watch matters only if it is an error. Another node
+ * may have room for the watch. */
+void hf_raft_watches_on_reply(struct hf_raft_connection *connection,
+                              uint64_t id,
+                              const struct hf_resp_message *message)
+{
+    struct hf_raft *raft = connection->raft;
+    struct hf_raft_watch *watch = NULL;
+    struct hf_mux_reply reply;
+
+    do
+        watch = hf_watches_next(&raft->watches, watch);
+    while (watch && watch->resume != id);
+    if (!watch)
+        return;
+    watch->resume = 0;
+    if (hf_mux_reply_decode(&reply, HF_VERB_WATCH, message) || reply.err)
+        hf_raft_connection_lose(connection, HF_EUNAVAIL,
+                                "the node does not continue a watch");
+}
+
+/* DROPPED stands for events before its index; any other event is the one with
+ * its index. */
+static uint64_t index_after(const struct hf_event *event)
+{
+    return event->kind == HF_EVENT_DROPPED ? event->index : event->index + 1;
+}
+
+void hf_raft_watches_on_event(struct hf_raft_connection *connection,
+                              const struct hf_mux_push *push)
+{
+    struct hf_raft *raft = connection->raft;
+    struct hf_raft_watch *watch = hf_watches_find(&raft->watches, push->watch);
+    struct hf_push_event event = {.watch = push->watch};
+
+    if (hf_protocol_decode_event(&event.event, push->event)) {
+        hf_raft_connection_lose(connection, HF_EPROTO,
+                                "the node sent a malformed event");
+        return;
+    }
+    if (!watch || connection != raft->current ||
+        event.event.index < watch->next)
+        return;
+    watch->next = index_after(&event.event);
+    raft->host->ops->event(raft->host, &event);
+}

@@ -1,0 +1,182 @@
+/* What a node may send: anything. */
+#include "raft_client/script.h"
+
+static const struct hf_result granted = {.token = 41};
+
+/* The client must still work, after it has left the node or not. */
+static void expect_that_it_works(struct hf_future *future,
+                                 struct hf_lock **lock)
+{
+    for (unsigned i = 0; i < SCRIPT_NODES; i++) {
+        script.nodes[i].refuses = false;
+        script.nodes[i].hello = NULL;
+    }
+    for (unsigned i = 0; i < 100 && script.taken == script.request_count; i++)
+        script_run(100);
+    assert_true(script.taken < script.request_count);
+    script.taken = script.request_count; /* the last copy */
+    script_result(&script.requests[script.taken - 1], &granted,
+                  HF_MUX_AGE_UNKNOWN);
+    assert_int_equal(script_wait(future), HF_OK);
+    hf_lock_free(*lock);
+}
+
+static const char *const messages[] = {
+    "\r\n",
+    "x\r\n",
+    "+OK\r\n",
+    "-ERR\r\n",
+    ":1\r\n",
+    "$-1\r\n",
+    "*-1\r\n",
+    "*0\r\n",
+    "*1\r\n:1\r\n",
+    "*100000000\r\n",
+    "*2\r\n$100000000\r\n",
+    "*2\r\n:-1\r\n+OK\r\n",
+    "*2\r\n:0\r\n$5\r\nNOISE\r\n",
+    "*2\r\n:0\r\n$5\r\nGRANT\r\n",
+    "*6\r\n:0\r\n$5\r\nGRANT\r\n$2\r\nxx\r\n:1\r\n:1\r\n:1\r\n",
+    "*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:1\r\n:-7\r\n",
+    "*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:1\r\n"
+    ":9223372036854775807\r\n",
+    "*4\r\n:0\r\n$5\r\nEVENT\r\n:1\r\n$1\r\nx\r\n",
+    "*4\r\n:0\r\n$6\r\nLEADER\r\n:9\r\n$3\r\n:::\r\n",
+    "*4\r\n:0\r\n$6\r\nLEADER\r\n:9\r\n$0\r\n\r\n",
+    "*2\r\n:9223372036854775807\r\n+OK\r\n",
+    "*2\r\n:1\r\n*2\r\n*1\r\n:1\r\n:1\r\n",
+};
+
+static void a_message_out_of_place_does_no_harm(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(messages); i++) {
+        struct hf_lock *lock;
+        struct hf_future *future = script_lock("a", 0, &lock);
+        unsigned stream = script_take(HF_VERB_DO)->stream;
+
+        script_bytes(stream, messages[i], strlen(messages[i]));
+        if (script.streams[stream].stream)
+            script_run(10);
+        /* If the client has kept the connection, the reply still arrives. */
+        if (script.streams[stream].stream)
+            script.taken--;
+        expect_that_it_works(future, &lock);
+    }
+}
+
+static void a_strange_answer_to_hello_is_refused(void **state)
+{
+    static const char *const hellos[] = {
+        "-ERR unknown command 'HELLO'\r\n",
+        "-DENIED no more\r\n",
+        "*0\r\n",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "*8\r\n:2\r\n$2\r\nc1\r\n:1\r\n:1\r\n$0\r\n\r\n:1\r\n:1\r\n:1\r\n",
+        "+PONG\r\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(hellos); i++) {
+        struct hf_lock *lock;
+        struct hf_future *future;
+        unsigned attaches = script.attaches;
+
+        for (unsigned node = 0; node < SCRIPT_NODES; node++)
+            script.nodes[node].hello = hellos[i];
+        script.streams[script_stream()].is_lost = true;
+        script_bytes(script_stream(), "", 0);
+        script_run(1000);
+        assert_int_equal(script.attaches, attaches);
+        for (unsigned node = 0; node < SCRIPT_NODES; node++)
+            script.nodes[node].hello = NULL;
+        script_run(3000);
+        future = script_lock("a", 0, &lock);
+        expect_that_it_works(future, &lock);
+    }
+}
+
+/* A result that cannot be read is no answer: the command is repeated. */
+static void a_malformed_result_is_repeated_elsewhere(void **state)
+{
+    static const struct hf_mux_reply wrong = {.result = {"xyz", 3}};
+    struct hf_lock *lock;
+    struct hf_future *future = script_lock("a", 0, &lock);
+    struct script_request first = *script_take(HF_VERB_DO);
+    const struct script_request *second;
+
+    (void)state;
+    script_reply(&first, &wrong);
+    second = script_take(HF_VERB_DO);
+    assert_int_equal(second->command.sequence, first.command.sequence);
+    assert_int_not_equal(second->stream, first.stream);
+    script_result(second, &granted, HF_MUX_AGE_UNKNOWN);
+    assert_int_equal(script_wait(future), HF_OK);
+    hf_lock_free(lock);
+}
+
+static void an_answer_may_arrive_in_pieces(void **state)
+{
+    struct hf_lock *lock;
+    struct hf_future *future = script_lock("a", 0, &lock);
+    struct script_request request = *script_take(HF_VERB_DO);
+    struct hf_buf result = {0}, reply = {0};
+    struct hf_mux_reply mux = {.id = request.mux.id, .age_ms = -1};
+
+    (void)state;
+    hf_command_encode_result(&granted, &result);
+    mux.result = (struct hf_bytes){result.data, result.size};
+    hf_mux_reply_encode(&mux, HF_VERB_DO, &reply);
+    for (size_t i = 0; i < reply.size; i++) {
+        enum hf_err err;
+
+        assert_false(hf_future_done(future, &err));
+        script_bytes(request.stream, reply.data + i, 1);
+        script_run(0);
+    }
+    assert_int_equal(script_wait(future), HF_OK);
+    hf_lock_free(lock);
+    hf_buf_fini(&result);
+    hf_buf_fini(&reply);
+}
+
+static void random_bytes_do_no_harm(void **state)
+{
+    struct hf_random random;
+
+    (void)state;
+    hf_random_init(&random, 5);
+    for (unsigned round = 0; round < 40; round++) {
+        struct hf_lock *lock;
+        struct hf_future *future = script_lock("a", 0, &lock);
+        unsigned stream = script_take(HF_VERB_DO)->stream;
+        uint8_t bytes[64];
+        uint32_t size = 1 + hf_random_below(&random, sizeof(bytes) - 2);
+
+        assert_int_equal(hf_random_bytes(&random, bytes, sizeof(bytes)), HF_OK);
+        bytes[0] = (uint8_t) "*:+-$"[hf_random_below(&random, 5)];
+        bytes[size] = '\n';
+        bytes[size - 1] = '\r';
+        script_bytes(stream, bytes, size + 1);
+        script_run(10);
+        script.streams[stream].is_lost = true; /* also if it waits for more */
+        script_bytes(stream, "", 0);
+        expect_that_it_works(future, &lock);
+    }
+}
+
+#define OPEN_CASE(name)                                                        \
+    cmocka_unit_test_setup_teardown(name, script_set_up_open, script_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        OPEN_CASE(a_message_out_of_place_does_no_harm),
+        OPEN_CASE(a_strange_answer_to_hello_is_refused),
+        OPEN_CASE(a_malformed_result_is_repeated_elsewhere),
+        OPEN_CASE(an_answer_may_arrive_in_pieces),
+        OPEN_CASE(random_bytes_do_no_harm),
+    };
+
+    return hf_test_main("raft_hostile", cases, HF_TEST_COUNT(cases), 0);
+}
