@@ -21,8 +21,8 @@ _holdfast_options() { # VERB
 }
 
 _holdfast_schemes() {
-    echo 'memory: file: redis:// redis+unix:// rediss:// redlock:// mongodb://' \
-        'mongodb+srv://'
+    echo 'memory: file: raft:// redis:// redis+unix:// rediss:// redlock://' \
+        'mongodb:// mongodb+srv://'
 }
 
 # Whether the option takes a value.

@@ -16,6 +16,7 @@
 #define STRATEGIES(X)                                                          \
     X(memory)                                                                  \
     X(file)                                                                    \
+    X(raft)                                                                    \
     REDIS_STRATEGIES(X)
 
 #define DECLARE(name) extern const struct hf_strategy hf_strategy_##name;

@@ -1,8 +1,11 @@
 #include "conformance/strategies.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
+#include "lib/cluster.h"
 #include "lib/folder.h"
+#include "lib/runner.h"
 #ifdef HF_MONGO_MODULE
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +13,6 @@
 #include <unistd.h>
 
 #include "lib/mongo.h"
-#include "lib/runner.h"
 
 #define MONGO_CASES 6
 #endif
@@ -41,6 +43,59 @@ static void file_stop(void)
 static void file_url(char url[URL_SIZE], const char *unique)
 {
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
+}
+
+/* The keys of a cluster have no name spaces, so each case has a cluster of its
+ * own, which ends with the process of the case. */
+static char cluster_folder[] = HF_TEST_FOLDER;
+
+static bool raft_start(void)
+{
+    (void)snprintf(cluster_folder, sizeof(cluster_folder), "%s",
+                   HF_TEST_FOLDER);
+    return hf_test_folder_make(cluster_folder);
+}
+
+static void raft_stop(void)
+{
+    (void)hf_test_folder_remove(cluster_folder);
+}
+
+static void cluster_url(char url[URL_SIZE], const char *unique, unsigned count,
+                        const char *options)
+{
+    static struct hf_test_cluster cluster;
+    char case_folder[100];
+
+    if (!hf_test_cluster_found())
+        hf_test_skip(HF_TEST_CLUSTER_NONE);
+    (void)snprintf(case_folder, sizeof(case_folder), "%s/%.60s", cluster_folder,
+                   unique);
+    if (mkdir(case_folder, 0700) ||
+        !hf_test_cluster_start(&cluster, case_folder, count))
+        fail_msg("the cluster did not start");
+    hf_test_cluster_url(&cluster, url, URL_SIZE, options);
+}
+
+static void raft_url(char url[URL_SIZE], const char *unique)
+{
+    cluster_url(url, unique, 3, "");
+}
+
+static void raft1_url(char url[URL_SIZE], const char *unique)
+{
+    cluster_url(url, unique, 1, "");
+}
+
+/* Through followers, most of the time. */
+static void raft5_url(char url[URL_SIZE], const char *unique)
+{
+    cluster_url(url, unique, 5, "?route=any");
+}
+
+static void raft_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "raft://127.0.0.1:1,127.0.0.1:2");
 }
 
 #ifdef HF_MONGO_MODULE
@@ -160,6 +215,9 @@ static void redis_unreachable_url(char url[URL_SIZE])
 const struct strategy strategies[] = {
     {"memory", memory_url, NULL, NULL, NULL, 1},
     {"file", file_url, NULL, file_start, file_stop, 1},
+    {"raft", raft_url, raft_unreachable_url, raft_start, raft_stop, 200},
+    {"raft1", raft1_url, raft_unreachable_url, raft_start, raft_stop, 200},
+    {"raft5", raft5_url, raft_unreachable_url, raft_start, raft_stop, 400},
 #ifdef HF_REDIS
     {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop, 4},
     {"redlock", redlock_url, redlock_unreachable_url, redlock_start,
