@@ -89,7 +89,7 @@ static void add_entry(struct hf_wal *wal, uint64_t last, uint64_t term)
 static void continue_log(struct hf_disk *disk)
 {
     struct hf_wal_recovered recovered, again;
-    struct found found, second;
+    struct found found = {0}, second = {0};
     struct hf_wal *wal = open_wal(disk, &found, &recovered);
 
     if (!wal)

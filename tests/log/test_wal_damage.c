@@ -247,7 +247,7 @@ static void a_foreign_segment_is_refused(void **state)
 static void change_record(struct run *run, uint64_t record, uint64_t offset,
                           uint8_t byte)
 {
-    uint8_t data[MODEL_SEGMENT_SIZE];
+    uint8_t data[MODEL_SEGMENT_SIZE] = {0};
     size_t size;
     uint64_t sum;
 
