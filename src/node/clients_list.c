@@ -52,8 +52,10 @@ enum hf_err hf_conn_list_start(struct hf_conn *conn,
     struct hf_key prefix = request->key;
     struct hf_conn_list *list;
 
-    if (conn->list_count == HF_CLIENT_LISTS_MAX)
+    if (conn->list_count == HF_CLIENT_LISTS_MAX) {
+        conn->clients->counters.requests_refused++;
         return HF_ELIMIT;
+    }
     list = malloc(sizeof(*list) + prefix.size);
     if (!list)
         return HF_ENOMEM;

@@ -118,6 +118,10 @@ static void add_clients(struct hf_buf *text, const struct hf_clients *clients)
     add_count(text, "maxclients", HF_CLIENTS_MAX);
     add_count(text, "unanswered_bytes", clients->unanswered);
     add_count(text, "unanswered_bytes_max", HF_UNANSWERED_MAX);
+    add_count(text, "input_bytes", clients->input);
+    add_count(text, "input_bytes_max", HF_INPUT_MAX);
+    add_count(text, "unsent_bytes", clients->unsent);
+    add_count(text, "unsent_bytes_max", HF_UNSENT_MAX);
 #define ROW(name) add_count(text, #name, counters->name);
     HF_CLIENTS_COUNTERS(ROW)
 #undef ROW

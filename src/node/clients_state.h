@@ -28,7 +28,7 @@
     X(connections_broken)  /* closed: malformed or too large input */          \
     X(connections_paused)  /* too many requests without a reply */             \
     X(requests)                                                                \
-    X(requests_refused) /* too many bytes without a reply */                   \
+    X(requests_refused) /* too many bytes without a reply, watches, lists */   \
     X(events)                                                                  \
     X(events_dropped) /* reported as DROPPED, not their number */
 

@@ -59,8 +59,10 @@ enum hf_err hf_conn_watch_add(struct hf_conn *conn,
 
     if (find_watch(conn, request->watch))
         return HF_EINVAL;
-    if (conn->watch_count == HF_CLIENT_WATCHES_MAX)
+    if (conn->watch_count == HF_CLIENT_WATCHES_MAX) {
+        conn->clients->counters.requests_refused++;
         return HF_ELIMIT;
+    }
     watch = malloc(sizeof(*watch) + request->key.size);
     if (!watch)
         return HF_ENOMEM;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/random.h"
 #include "lib/alloc.h"
 #include "lib/expect.h"
 #include "lib/runner.h"
@@ -251,6 +252,144 @@ static void plain_clients_that_wait_may_be_silent(void **state)
     assert_true(node->conns[3].is_closed);
 }
 
+/* ---- Anything -----------------------------------------------------------*/
+
+static const char *const words[] = {
+    "PING",
+    "ECHO",
+    "HELLO",
+    "1",
+    "MUX",
+    "INFO",
+    "STATUS",
+    "LOCK",
+    "k",
+    "k2",
+    "60000",
+    "WAIT",
+    "10",
+    "NONCE",
+    "UNLOCK",
+    "RENEW",
+    "READ",
+    "LOCAL",
+    "UPDATE",
+    "CANCEL",
+    "FORCE",
+    "NOW",
+    "LIST",
+    "AFTER",
+    "COUNT",
+    "LOOKUP",
+    "WATCH",
+    "UNWATCH",
+    "OPEN",
+    "DO",
+    "0",
+    "ATTACH",
+    "DETACH",
+    "FROM",
+    "VALUE",
+    "\1\3\1",
+    "0123456789abcdef",
+    "000000000000000000000000000000aa",
+};
+
+/* A request of random words, with more of them in an order that makes sense. */
+static void write_random_request(struct hf_random *random, struct hf_buf *buf)
+{
+    static const char *const good[] = {
+        "*3\r\n$4\r\nLOCK\r\n$1\r\nk\r\n$5\r\n60000\r\n",
+        "LOCK k 60000 WAIT 50\r\n",
+        "LIST\r\n",
+        "READ k\r\n",
+        "WATCH k FROM 1\r\n",
+        "UNWATCH\r\n",
+        "HELLO 1 MUX\r\n",
+        "1 OPEN 0123456789abcdef x\r\n",
+        "2 WATCH 1 k 1 0\r\n",
+        "3 LIST k 1\r\n",
+        "4 READ k 1\r\n",
+        "5 DETACH\r\n",
+    };
+    uint32_t count = 1 + hf_random_below(random, 6);
+
+    if (hf_random_below(random, 2) == 0) {
+        const char *text = good[hf_random_below(random, HF_TEST_COUNT(good))];
+
+        hf_buf_raw(buf, text, strlen(text));
+        return;
+    }
+    hf_resp_write_array(buf, count);
+    for (uint32_t i = 0; i < count; i++)
+        hf_resp_write_text(
+            buf, words[hf_random_below(random, HF_TEST_COUNT(words))]);
+}
+
+/* One event at a random connection. */
+static void disturb(struct hf_node *node, struct hf_random *random)
+{
+    uint64_t conn = 1 + hf_random_below(random, HF_FAKE_CONNS - 1);
+    struct hf_buf buf = {0};
+    uint32_t size;
+
+    if (node->conns[conn].is_closed || hf_random_below(random, 50) == 0) {
+        if (!node->conns[conn].is_closed)
+            hf_clients_on_closed(node->clients, conn);
+        hf_node_detach(node, node->conns[conn].session, conn);
+        hf_fake_open(node, conn);
+    }
+    write_random_request(random, &buf);
+    size = (uint32_t)buf.size;
+    if (hf_random_below(random, 20) == 0)
+        buf.data[hf_random_below(random, size)] ^= 1;
+    hf_clients_on_data(node->clients, conn, buf.data, size);
+    if (hf_random_below(random, 10) == 0)
+        hf_clients_on_unsent(node->clients, conn,
+                             hf_random_below(random, 2 * HF_CLIENT_ROOM));
+    else
+        hf_clients_on_unsent(node->clients, conn, 0);
+    hf_buf_fini(&buf);
+}
+
+/* Random requests, broken ones, closed connections, lost grants, failures. */
+static void anything_leaves_the_node_in_order(void **state)
+{
+    struct hf_node *node = *state;
+    struct hf_random random;
+
+    hf_random_init(&random, 7);
+    for (uint64_t conn = 3; conn < HF_FAKE_CONNS; conn++)
+        hf_fake_open(node, conn);
+    for (int i = 0; i < 50000 / (int)hf_test_slowness(); i++) {
+        disturb(node, &random);
+        node->is_stuck = hf_random_below(&random, 4) == 0;
+        node->loses_grants = hf_random_below(&random, 4) == 0;
+        node->age_ms = hf_random_below(&random, 3) - 1;
+        node->failure.err =
+            hf_random_below(&random, 20) == 0 ? HF_EINDOUBT : HF_OK;
+        hf_fake_turn(node, node->now + hf_random_below(&random, 100));
+        for (size_t conn = 1; conn < HF_FAKE_CONNS; conn++)
+            node->conns[conn].output.size = 0;
+        if (hf_random_below(&random, 1000) == 0)
+            hf_fake_restore(node, node->store.table.index + 5);
+    }
+    assert_true(node->submitted > 5000 / hf_test_slowness());
+    assert_true(counters(node)->events > 500 / hf_test_slowness());
+    node->is_stuck = false;
+    node->failure.err = HF_OK;
+    for (uint64_t conn = 1; conn < HF_FAKE_CONNS; conn++)
+        hf_clients_on_closed(node->clients, conn);
+    hf_fake_turn(node, node->now);
+    assert_int_equal(node->clients->count, 0);
+    assert_int_equal(node->clients->unanswered, 0);
+    assert_int_equal(node->clients->input, 0);
+    assert_int_equal(node->clients->unsent, 0);
+    assert_int_equal(node->clients->wait_count, 0);
+    assert_int_equal(node->clients->mux_count, 0);
+    assert_true(hf_dlist_is_empty(&node->clients->watching));
+}
+
 /* ---- Memory -------------------------------------------------------------*/
 
 /* 10,000 idle sessions should not need 60 MiB. */
@@ -331,6 +470,7 @@ int main(void)
         CASE(silent_connections_are_closed),
         CASE(a_request_must_not_take_forever),
         CASE(plain_clients_that_wait_may_be_silent),
+        CASE(anything_leaves_the_node_in_order),
         CASE(idle_connections_are_small),
         CASE(running_out_of_memory_harms_one_connection),
     };
