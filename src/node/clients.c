@@ -59,13 +59,13 @@ static void end_requests(struct hf_conn *conn)
 {
     struct hf_dlist *link;
 
-    while ((link = hf_dlist_first(&conn->ops))) {
+    while ((link = hf_dlist_take(&conn->ops))) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
 
         hf_node_abandon(conn->clients->opts.node, &op->request);
         hf_op_free(op);
     }
-    while ((link = hf_dlist_first(&conn->confirmed)))
+    while ((link = hf_dlist_take(&conn->confirmed)))
         hf_op_free(HF_CONTAINER(link, struct hf_op, link));
     if (conn->session == 0)
         return;
@@ -405,7 +405,7 @@ static void free_orphans(struct hf_clients *clients)
 {
     struct hf_dlist *link;
 
-    while ((link = hf_dlist_first(&clients->orphans))) {
+    while ((link = hf_dlist_take(&clients->orphans))) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
 
         hf_node_abandon(clients->opts.node, &op->request);
@@ -419,8 +419,8 @@ void hf_clients_free(struct hf_clients *clients)
 
     if (!clients)
         return;
-    while ((link = hf_dlist_first(&clients->conns)) ||
-           (link = hf_dlist_first(&clients->closing))) {
+    while ((link = hf_dlist_take(&clients->conns)) ||
+           (link = hf_dlist_take(&clients->closing))) {
         struct hf_conn *conn = HF_CONTAINER(link, struct hf_conn, link);
 
         conn->session = 0; /* the leader closes the session */

@@ -178,7 +178,7 @@ void hf_conn_list_on_restored(struct hf_conn *conn)
 {
     struct hf_dlist *link;
 
-    while ((link = hf_dlist_first(&conn->lists)))
+    while ((link = hf_dlist_take(&conn->lists)))
         fail_list(conn, HF_CONTAINER(link, struct hf_conn_list, link),
                   HF_EUNAVAIL, "this node has loaded a snapshot: list again");
 }
@@ -187,7 +187,7 @@ void hf_conn_list_free(struct hf_conn *conn)
 {
     struct hf_dlist *link;
 
-    while ((link = hf_dlist_first(&conn->lists)))
+    while ((link = hf_dlist_take(&conn->lists)))
         end_list(conn, HF_CONTAINER(link, struct hf_conn_list, link));
     HF_ASSERT(conn->list_count == 0);
 }

@@ -68,8 +68,8 @@ static struct hf_key take_key(struct arguments *args, bool is_prefix)
  * clocks whose rates differ by 1 % agree that the lock is valid for the ttl. */
 static uint32_t take_lease(struct arguments *args)
 {
-    uint64_t ttl_ms =
-        take_number(args, HF_TTL_MAX_MS, "a ttl has 1 to 604800000 ms");
+    uint64_t ttl_ms = take_number(args, (uint64_t)HF_TTL_MAX_MS,
+                                  "a ttl has 1 to 604800000 ms");
 
     if (ttl_ms < HF_TTL_MIN_MS)
         args->cause = "a ttl has 1 to 604800000 ms";

@@ -92,7 +92,7 @@ void hf_conn_watch_remove_all(struct hf_conn *conn)
 {
     struct hf_dlist *link;
 
-    while ((link = hf_dlist_first(&conn->watches)))
+    while ((link = hf_dlist_take(&conn->watches)))
         remove_watch(conn, HF_CONTAINER(link, struct hf_conn_watch, link));
 }
 

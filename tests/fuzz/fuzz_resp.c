@@ -37,7 +37,7 @@ static void decode_info_or_event(const struct hf_resp_value *value)
     if (value->kind != HF_RESP_BULK)
         return;
     if (!hf_protocol_decode_info(&info, hf_resp_bytes(value)) &&
-        strlen(info.owner) + strlen(info.note) > 2 * HF_NOTE_MAX)
+        (strlen(info.owner) > HF_NOTE_MAX || strlen(info.note) > HF_NOTE_MAX))
         abort();
     if (!hf_protocol_decode_event(&event, hf_resp_bytes(value)) &&
         strlen(event.owner) > HF_NOTE_MAX)
