@@ -11,6 +11,7 @@
 
 #include "cluster.h"
 #include "failure.h"
+#include "number.h"
 #include "text.h"
 
 #define FILE_MAX 4096
@@ -106,27 +107,45 @@ int cluster_find(struct cluster *cluster, const struct args *args)
 
 /* ---- Reading ------------------------------------------------------------*/
 
-static bool parse_line(struct cluster *cluster, const char *line)
+static bool copy_word(char *to, size_t size, const char *word)
 {
-    struct cluster_node node = {0};
-    int end = -1;
+    return word && (size_t)snprintf(to, size, "%s", word) < size;
+}
 
-    if (sscanf(line, "cluster %32[0-9a-f]%n", cluster->id, &end) == 1)
-        return line[end] == '\0' && strlen(cluster->id) == CLUSTER_ID - 1;
-    if (cluster->count == CLUSTER_NODES_MAX ||
-        sscanf(line, "node %u %63s %63s%n", &node.id, node.peer, node.client,
-               &end) != 3 ||
-        line[end] != '\0' || node.id != cluster->count + 1)
+/* Parse "ID PEER CLIENT". The ids are 1, 2, ... */
+static bool parse_node(struct cluster *cluster, char *words)
+{
+    struct cluster_node *node = &cluster->nodes[cluster->count];
+    char *rest = NULL;
+    const char *id = strtok_r(words, " ", &rest);
+    uint64_t number;
+
+    if (cluster->count == CLUSTER_NODES_MAX || !id ||
+        number_parse(id, CLUSTER_NODES_MAX, &number) ||
+        number != cluster->count + 1)
         return false;
-    cluster->nodes[cluster->count++] = node;
-    return true;
+    node->id = (unsigned)number;
+    cluster->count++;
+    return copy_word(node->peer, CLUSTER_ADDRESS, strtok_r(NULL, " ", &rest)) &&
+           copy_word(node->client, CLUSTER_ADDRESS,
+                     strtok_r(NULL, " ", &rest)) &&
+           !strtok_r(NULL, " ", &rest);
+}
+
+static bool parse_line(struct cluster *cluster, char *line)
+{
+    if (!strncmp(line, "cluster ", strlen("cluster ")))
+        return copy_word(cluster->id, CLUSTER_ID, line + strlen("cluster ")) &&
+               strspn(cluster->id, "0123456789abcdef") == CLUSTER_ID - 1;
+    return !strncmp(line, "node ", strlen("node ")) &&
+           parse_node(cluster, line + strlen("node "));
 }
 
 static int parse_file(struct cluster *cluster, const struct args *args,
                       const char *path, char *text)
 {
     char *rest = NULL;
-    const char *line = strtok_r(text, "\n", &rest);
+    char *line = strtok_r(text, "\n", &rest);
 
     if (!line || strcmp(line, "holdfast-cluster 1") != 0)
         return failure(args, HF_EPROTO,
@@ -135,8 +154,8 @@ static int parse_file(struct cluster *cluster, const struct args *args,
                        path);
     while ((line = strtok_r(NULL, "\n", &rest))) {
         if (!parse_line(cluster, line))
-            return failure(args, HF_EPROTO, "%s: malformed line '%.80s'", path,
-                           line);
+            return failure(args, HF_EPROTO, "%s: malformed line '%.80s ...'",
+                           path, line);
     }
     if (cluster->count == 0 || cluster->id[0] == '\0')
         return failure(args, HF_EPROTO, "%s: the file is incomplete", path);
@@ -263,13 +282,11 @@ int cluster_write(const struct cluster *cluster, const struct args *args)
 
 char *cluster_url(const struct cluster *cluster)
 {
-    char text[sizeof("raft://") + CLUSTER_NODES_MAX * CLUSTER_ADDRESS] =
-        "raft://";
+    char text[16 + CLUSTER_NODES_MAX * (size_t)CLUSTER_ADDRESS];
+    int size = 0;
 
-    for (size_t i = 0; i < cluster->count; i++) {
-        if (i > 0)
-            strcat(text, ",");
-        strcat(text, cluster->nodes[i].client);
-    }
+    for (size_t i = 0; i < cluster->count; i++)
+        size += snprintf(text + size, sizeof(text) - (size_t)size, "%s%s",
+                         i > 0 ? "," : "raft://", cluster->nodes[i].client);
     return text_copy(text);
 }

@@ -11,23 +11,35 @@
 
 #define LISTENING 0x0a
 
+/* The inode in a line "N: ADDRESS:PORT ADDRESS:PORT STATE ...", in which the
+ * inode is the tenth word; 0 if it is not a socket that listens on `port`. */
+static unsigned long inode_of(char *line, unsigned long port)
+{
+    char *words[10];
+    char *rest = NULL;
+    const char *local;
+
+    for (int i = 0; i < 10; i++) {
+        words[i] = strtok_r(i == 0 ? line : NULL, " ", &rest);
+        if (!words[i])
+            return 0;
+    }
+    local = strrchr(words[1], ':');
+    if (!local || strtoul(local + 1, NULL, 16) != port ||
+        strtoul(words[3], NULL, 16) != LISTENING)
+        return 0;
+    return strtoul(words[9], NULL, 10);
+}
+
 /* The inode of the listening socket in a table of the kernel, or 0. */
-static unsigned long find_inode(const char *table, unsigned port)
+static unsigned long find_inode(const char *table, unsigned long port)
 {
     FILE *file = fopen(table, "re");
-    unsigned long inode, found = 0;
+    unsigned long found = 0;
     char line[512];
 
-    while (file && !found && fgets(line, sizeof(line), file)) {
-        unsigned local, state;
-
-        if (sscanf(line,
-                   "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*d %*d "
-                   "%lu",
-                   &local, &state, &inode) == 3 &&
-            local == port && state == LISTENING)
-            found = inode;
-    }
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = inode_of(line, port);
     if (file)
         (void)fclose(file);
     return found;
@@ -81,7 +93,7 @@ static bool is_loopback(const char *address)
 pid_t cluster_listener_pid(const char *address)
 {
     const char *colon = strrchr(address, ':');
-    unsigned port = colon ? (unsigned)strtoul(colon + 1, NULL, 10) : 0;
+    unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
     unsigned long inode;
 
     if (!is_loopback(address))

@@ -52,7 +52,7 @@ __attribute__((noreturn)) static void execute_daemon(const char **argv)
     path[size > 0 ? size : 0] = '\0';
     slash = strrchr(path, '/');
     if (slash) {
-        strcpy(slash + 1, "holdfastd");
+        (void)snprintf(slash + 1, 16, "holdfastd");
         (void)execv(path, (char **)(uintptr_t)argv);
     }
     (void)execvp("holdfastd", (char **)(uintptr_t)argv);

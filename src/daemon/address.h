@@ -25,4 +25,7 @@ struct hf_address {
 enum hf_err hf_address_parse(const char *text, struct hf_address *address,
                              struct hf_error *error);
 
+/* Whether both are the same address, however they are written. */
+bool hf_address_equal(const struct hf_address *a, const struct hf_address *b);
+
 #endif

@@ -73,9 +73,7 @@ static enum hf_err check_addresses(const struct hf_config *config,
 {
     for (size_t i = 0; i < 2 * config->member_count; i++) {
         for (size_t j = 0; j < i; j++) {
-            if (!memcmp(&address_at(config, i)->socket,
-                        &address_at(config, j)->socket,
-                        sizeof(address_at(config, i)->socket)))
+            if (hf_address_equal(address_at(config, i), address_at(config, j)))
                 return hf_error_set(error, HF_EINVAL,
                                     "address '%s' is used twice",
                                     address_at(config, i)->text);
@@ -208,9 +206,7 @@ static enum hf_err parse_line(struct hf_config *config, const char *name,
         valid = parse_cluster(value, &config->cluster);
     else if (!strcmp(name, "node"))
         valid = parse_number(value, UINT64_MAX, &config->node);
-    else if (!strcmp(name, "election_ms"))
-        valid = parse_number(value, UINT32_MAX, &number);
-    else if (!strcmp(name, "heartbeat_ms"))
+    else if (!strcmp(name, "election_ms") || !strcmp(name, "heartbeat_ms"))
         valid = parse_number(value, UINT32_MAX, &number);
     else
         return hf_error_set(error, HF_EINVAL, "unknown setting '%.40s'", name);

@@ -6,8 +6,8 @@
 #include "daemon/daemon.h"
 #include "daemon/notice.h"
 
-#define REFUSAL_PAUSE_MS 1000 /* between two lines about refused links */
-#define SPARE_DESCRIPTORS 128 /* for files, peers and libuv */
+#define REFUSAL_PAUSE_MS 1000  /* between two lines about refused links */
+#define SPARE_DESCRIPTORS 128u /* for files, peers and libuv */
 
 /* ---- Clients ------------------------------------------------------------*/
 
@@ -126,8 +126,8 @@ static size_t clients_max(void)
     files = limit.rlim_cur;
     if (files > HF_DAEMON_CLIENTS_MAX + SPARE_DESCRIPTORS)
         return HF_DAEMON_CLIENTS_MAX;
-    return files > 2 * SPARE_DESCRIPTORS ? files - SPARE_DESCRIPTORS
-                                         : files / 2;
+    return files > (rlim_t)2 * SPARE_DESCRIPTORS ? files - SPARE_DESCRIPTORS
+                                                 : files / 2;
 }
 
 enum hf_err hf_daemon_listen(struct hf_daemon *daemon, struct hf_error *error)

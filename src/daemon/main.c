@@ -108,7 +108,7 @@ static enum hf_err open_directory(const struct hf_options *options,
 
 static int run_node(const struct hf_options *options)
 {
-    struct hf_config config;
+    struct hf_config config = {0};
     struct hf_disk *disk = NULL;
     struct hf_error error = {0};
     enum hf_err err = open_disk(options->dir, false, &disk, &error);
