@@ -224,17 +224,24 @@ static void on_applied(void *arg)
         hf_conn_set_ready(HF_CONTAINER(link, struct hf_conn, in_watching));
 }
 
-static void on_restored(void *arg)
+static void restore_conns(struct hf_dlist *conns)
 {
-    struct hf_clients *clients = arg;
-    struct hf_dlist *link = clients->conns.next;
+    struct hf_dlist *link = conns->next;
 
-    for (; link != &clients->conns; link = link->next) {
+    for (; link != conns; link = link->next) {
         struct hf_conn *conn = HF_CONTAINER(link, struct hf_conn, link);
 
         hf_conn_watch_on_restored(conn);
         hf_conn_list_on_restored(conn);
     }
+}
+
+static void on_restored(void *arg)
+{
+    struct hf_clients *clients = arg;
+
+    restore_conns(&clients->conns);
+    restore_conns(&clients->closing);
 }
 
 static void on_leader(void *arg, uint64_t leader)
