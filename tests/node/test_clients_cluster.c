@@ -192,6 +192,7 @@ static void requests_without_a_majority_fail_by_their_deadline(void **state)
     (void)state;
     connect_client(1, follower);
     call(1, "LOCK k 60000 NONCE " NONCE_A "\r\n", "*3\r\n");
+    run_for(1000); /* the follower applies it a little later */
     sim_nodes_crash(&nodes, leader, SIM_CRASH_LOSE, false);
     sim_nodes_crash(&nodes, other, SIM_CRASH_LOSE, false);
     call(1, "RENEW k " NONCE_A " 1 60000\r\n", "-");
