@@ -5,7 +5,8 @@
  * back-off, repeats, withdrawal, validity and renewal. A strategy
  *   - never repeats a request that may have had an effect: it reports the
  *     request as lost, and the client decides. It may postpone a request that
- *     has not begun, as file: does while the arena is locked;
+ *     has not begun, as file: does while the arena is locked. (raft: repeats
+ *     commands in their session, where the cluster executes them once.)
  *   - gets the time from hf_host_ops.now, on the clock that hf_strategy.clock
  *     names, and does not end a request because the answer is slow. (redlock:
  *     continues without one slow server while the others can decide.)
