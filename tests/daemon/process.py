@@ -351,10 +351,13 @@ def slow_requests_do_not_stop_others():
 @case
 def a_client_that_never_reads_is_cut_off():
     request = b'*2\r\n$4\r\nECHO\r\n$60000\r\n' + b'x' * 60000 + b'\r\n'
-    with node() as n, n.connect() as link:
+    with node() as n, n.connect() as link, n.connect() as other:
         try:
             for _ in range(1000):
                 link.sendall(request)
+                # In another turn of its loop the node answers this.
+                other.sendall(b'*1\r\n$4\r\nPING\r\n')
+                equal(other.recv(64), b'+PONG\r\n')
             check(False, 'the node keeps 60 MB of output')
         except ConnectionError:
             n.check_alive()
