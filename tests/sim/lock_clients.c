@@ -346,7 +346,7 @@ static void on_answer(struct lock_client *client)
         } else {
             if (below(client, 2) == 0)
                 move(client);
-            ask(client);
+            wake_in(client, 1 + below(client, 50)); /* then ask again */
         }
         return;
     }
