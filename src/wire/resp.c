@@ -376,8 +376,10 @@ enum hf_resp_status hf_resp_reader_next(struct hf_resp_reader *reader,
             return status;
         is_line = parser->requests && data[0] != '*';
         is_empty = is_empty_request(parser, is_line);
-        resolve_offsets(parser, data);
-        make_message(parser, is_line, message);
+        if (!is_empty) {
+            resolve_offsets(parser, data);
+            make_message(parser, is_line, message);
+        }
         reader->input += parser->offset;
         reader->size -= parser->offset;
         reset_parser(parser);

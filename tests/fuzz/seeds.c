@@ -120,6 +120,7 @@ static void write_streams(void)
         "\x08*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:0\r\n"
         ":-1\r\n",
         "\x0a*1\r\n*1\r\n*1\r\n",
+        "\x01\r\nPING\r\n",
     };
 
     for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++)
