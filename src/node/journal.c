@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
+
 #define CHUNK 64 /* entries that are converted at a time */
 
 void hf_journal_fini(struct hf_journal *journal)
@@ -16,6 +18,7 @@ void hf_journal_fini(struct hf_journal *journal)
 static struct hf_journal_write *write_at(const struct hf_journal *journal,
                                          size_t i)
 {
+    HF_ASSERT(journal->capacity > 0);
     return &journal->writes[(journal->head + i) % journal->capacity];
 }
 

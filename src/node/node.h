@@ -88,16 +88,16 @@ void hf_node_close(struct hf_node *node);
  * only; incoming connections are only read. Numbers of links are the shell's,
  * and not 0. */
 
-void hf_node_on_peer_up(struct hf_node *node, uint64_t peer, uint64_t link);
+void hf_node_on_peer_up(struct hf_node *node, uint64_t id, uint64_t link);
 
-/* The connection to `peer` was lost, or an attempt to connect has failed.
+/* The connection to node `id` was lost, or an attempt to connect has failed.
  * `refused`: nothing listens at its address, so its process is gone. */
-void hf_node_on_peer_down(struct hf_node *node, uint64_t peer, bool refused);
+void hf_node_on_peer_down(struct hf_node *node, uint64_t id, bool refused);
 
-void hf_node_on_link_open(struct hf_node *node, uint64_t link);
-void hf_node_on_link_data(struct hf_node *node, uint64_t link,
-                          const void *bytes, size_t size);
-void hf_node_on_link_closed(struct hf_node *node, uint64_t link);
+void hf_node_on_link_open(struct hf_node *node, uint64_t id);
+void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
+                          size_t size);
+void hf_node_on_link_closed(struct hf_node *node, uint64_t id);
 
 /* ---- Input: clients, see clients.h --------------------------------------*/
 

@@ -269,7 +269,8 @@ static void refuse_link(struct hf_node *node, struct hf_link *link,
 static const char *check_hello(struct hf_node *node,
                                const struct hf_packet_hello *hello)
 {
-    if (memcmp(&hello->cluster, &node->opts.cluster, sizeof(hello->cluster)))
+    if (memcmp(&hello->cluster, &node->opts.cluster, sizeof(hello->cluster)) !=
+        0)
         return "it belongs to another cluster";
     if (hello->to != node->opts.id)
         return "it takes this node for another one";

@@ -219,6 +219,13 @@ void hf_proposals_drop_origin(struct hf_node *node, uint64_t origin)
 
 /* ---- Submitting ---------------------------------------------------------*/
 
+static struct hf_submission *submission_at(const struct hf_proposals *proposals,
+                                           size_t i)
+{
+    HF_ASSERT(proposals->capacity > 0);
+    return &proposals->submissions[(proposals->head + i) % proposals->capacity];
+}
+
 static enum hf_err reserve_submission(struct hf_proposals *proposals)
 {
     size_t capacity = proposals->capacity > 0 ? proposals->capacity * 2 : 16;
@@ -230,8 +237,7 @@ static enum hf_err reserve_submission(struct hf_proposals *proposals)
     if (!ring)
         return HF_ENOMEM;
     for (size_t i = 0; i < proposals->submission_count; i++)
-        ring[i] =
-            proposals->submissions[(proposals->head + i) % proposals->capacity];
+        ring[i] = *submission_at(proposals, i);
     free(proposals->submissions);
     proposals->submissions = ring;
     proposals->head = 0;
@@ -349,10 +355,8 @@ static void move_to_flight(struct hf_node *node, size_t count, uint64_t first)
 static void note_submission(struct hf_node *node, uint64_t last)
 {
     struct hf_proposals *proposals = &node->proposals;
-    size_t at =
-        (proposals->head + proposals->submission_count++) % proposals->capacity;
-
-    proposals->submissions[at] = (struct hf_submission){last, node->now};
+    *submission_at(proposals, proposals->submission_count++) =
+        (struct hf_submission){last, node->now};
 }
 
 static void submit(struct hf_node *node, size_t waiting, size_t own)
@@ -409,9 +413,7 @@ hf_time hf_proposals_submitted_at(const struct hf_node *node, uint64_t index)
     const struct hf_proposals *proposals = &node->proposals;
 
     for (size_t i = 0; i < proposals->submission_count; i++) {
-        const struct hf_submission *submission =
-            &proposals
-                 ->submissions[(proposals->head + i) % proposals->capacity];
+        const struct hf_submission *submission = submission_at(proposals, i);
 
         if (index <= submission->last)
             return submission->at;

@@ -119,9 +119,10 @@ enum hf_err hf_node_replica_apply(struct hf_node_replica *replica, hf_time now,
                                   const struct hf_command *command,
                                   struct hf_result *result)
 {
-    hf_store_run(replica->store, now, command, result);
-    if (result->err == HF_ENOMEM)
-        return HF_ENOMEM;
+    enum hf_err err = hf_store_run(replica->store, now, command, result);
+
+    if (err)
+        return err;
     replica->commands++;
     if (command->kind == HF_COMMAND_LOCK && result->position > 0)
         note_lock(replica, now, &command->nonce);

@@ -55,7 +55,7 @@ static void drop_segments(struct sim_conn *conn)
 {
     struct hf_dlist *link;
 
-    while ((link = hf_dlist_first(&conn->sent)))
+    while ((link = hf_dlist_take(&conn->sent)))
         free_segment(segment_at(link));
 }
 
