@@ -135,6 +135,8 @@ static void a_node_without_a_leader_is_left(void **state)
     assert_int_equal(current_node(), 0);
     script_run(5000);
     assert_int_not_equal(current_node(), 0);
+    script_run(5000);
+    assert_int_equal(current_node(), 2); /* the leader */
     assert_int_equal(script.opens, 1);
 }
 

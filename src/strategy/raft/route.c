@@ -17,7 +17,7 @@
 #define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
 #define MOVE_MS 2000         /* moves to the leader are spread over this time */
 #define LEADERLESS_MS 1000   /* an election takes no longer, most of the time */
-#define RETRY_MOVE_MS 5000   /* after a candidate has failed */
+#define RETRY_MOVE_MS 5000   /* after a candidate for the leader has failed */
 
 static uint32_t jitter(const struct hf_raft *raft, uint32_t span_ms)
 {
@@ -137,10 +137,10 @@ static bool is_better(const struct hf_raft_connection *candidate)
 static void retry_move(struct hf_raft *raft)
 {
     const struct hf_raft_connection *current = raft->current;
+    uint32_t span = raft->route.to_leader ? RETRY_MOVE_MS : LEADERLESS_MS;
 
     if (current->state == HF_RAFT_UP && current->leader != current->node)
-        move_after(raft, RETRY_MOVE_MS + jitter(raft, RETRY_MOVE_MS),
-                   raft->route.to_leader);
+        move_after(raft, span + jitter(raft, span), raft->route.to_leader);
 }
 
 static void drop_candidate(struct hf_raft *raft)
@@ -159,9 +159,8 @@ static void set_leader(struct hf_raft_connection *connection, uint64_t leader,
     struct hf_raft_address parsed;
 
     connection->leader = leader;
-    if (connection != raft->current)
-        return;
-    raft->route.leader.port = 0;
+    if (connection == raft->current)
+        raft->route.leader.port = 0;
     if (leader > 0 && address.size > 0 &&
         hf_raft_address_parse(&parsed, address.data, address.size) &&
         (find_listed(raft, parsed.name) || is_numeric(&parsed)))

@@ -72,6 +72,9 @@ void hf_raft_session_on_reply(struct hf_raft_connection *connection,
     } else if (reply.err == HF_ECLOSED && !connection->opens) {
         hf_raft_session_on_gone(raft);
         hf_raft_session_attach(connection);
+    } else if (!reply.err && !connection->opens && raft->session.id == 0) {
+        /* The other connection has learned that the session is gone. */
+        hf_raft_session_attach(connection);
     } else if (reply.err) {
         lose_by_reply(connection, &reply);
     } else {
