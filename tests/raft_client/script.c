@@ -202,10 +202,14 @@ static bool script_write(struct hf_raft_transport *transport,
     to->writes++;
     if (to->is_lost || script.nodes[to->node].stopped)
         return true;
-    assert_inside(!hf_resp_reader_feed(&to->reader, data, size));
-    while (hf_resp_reader_next(&to->reader, &message) == HF_RESP_MESSAGE)
-        on_client_message(to, &message);
-    assert_inside(!hf_resp_reader_keep(&to->reader));
+    if (!hf_resp_reader_feed(&to->reader, data, size)) {
+        while (hf_resp_reader_next(&to->reader, &message) == HF_RESP_MESSAGE)
+            on_client_message(to, &message);
+        if (!hf_resp_reader_keep(&to->reader))
+            return true;
+    }
+    to->is_lost = true; /* the node has run out of memory */
+    wake_client();
     return true;
 }
 

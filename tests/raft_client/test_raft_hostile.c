@@ -1,4 +1,5 @@
 /* What a node may send: anything. */
+#include "lib/alloc.h"
 #include "raft_client/script.h"
 
 static const struct hf_result granted = {.token = 41};
@@ -38,8 +39,8 @@ static const char *const messages[] = {
     "*2\r\n:0\r\n$5\r\nGRANT\r\n",
     "*6\r\n:0\r\n$5\r\nGRANT\r\n$2\r\nxx\r\n:1\r\n:1\r\n:1\r\n",
     "*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:1\r\n:-7\r\n",
-    "*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:1\r\n"
-    ":9223372036854775807\r\n",
+    ("*6\r\n:0\r\n$5\r\nGRANT\r\n$16\r\n0123456789abcdef\r\n:1\r\n:1\r\n"
+     ":9223372036854775807\r\n"),
     "*4\r\n:0\r\n$5\r\nEVENT\r\n:1\r\n$1\r\nx\r\n",
     "*4\r\n:0\r\n$6\r\nLEADER\r\n:9\r\n$3\r\n:::\r\n",
     "*4\r\n:0\r\n$6\r\nLEADER\r\n:9\r\n$0\r\n\r\n",
@@ -165,6 +166,64 @@ static void random_bytes_do_no_harm(void **state)
     }
 }
 
+/* ---- Memory -------------------------------------------------------------*/
+
+/* A lock that waits for its grant over a lost connection. Returns the result of
+ * the claim. The nodes use the same memory, so replies may be lost, too. */
+static enum hf_err wait_over_a_lost_connection(unsigned long nth)
+{
+    static const struct hf_result queued = {.err = HF_EBUSY, .position = 1};
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = script_lock("a", 60000, &lock);
+    struct hf_mux_push push = {.kind = HF_MUX_PUSH_GRANT, .token = 41};
+    enum hf_err err = HF_OK;
+
+    hf_alloc_fail(nth, 1);
+    for (unsigned i = 0; i < 200 && !hf_future_done(future, &err); i++) {
+        script_run(100);
+        if (i == 1)
+            script.streams[script_stream()].is_lost = true;
+        while (script.taken < script.request_count) {
+            const struct script_request *request =
+                &script.requests[script.taken++];
+
+            if (request->mux.verb != HF_VERB_DO)
+                continue; /* a lookup */
+            push.nonce = request->command.nonce;
+            script_result(request,
+                          request->command.kind == HF_COMMAND_LOCK ? &queued
+                                                                   : &granted,
+                          HF_MUX_AGE_UNKNOWN);
+        }
+        if (i == 5)
+            script_push(script_stream(), &push);
+    }
+    (void)hf_alloc_failed();
+    hf_future_cancel(future);
+    err = script_wait(future);
+    if (!err)
+        hf_lock_free(lock);
+    return err;
+}
+
+static void running_out_of_memory_delays_a_claim(void **state)
+{
+    unsigned long calls = hf_alloc_calls();
+
+    (void)state;
+    assert_int_equal(wait_over_a_lost_connection(1000000), HF_OK);
+    calls = hf_alloc_calls() - calls;
+    for (unsigned long nth = 1; nth < calls; nth++) {
+        enum hf_err err = wait_over_a_lost_connection(nth);
+
+        if (err != HF_OK && err != HF_ENOMEM && err != HF_ECANCELED &&
+            err != HF_EINDOUBT)
+            fail_msg("allocation %lu: %s", nth, hf_err_name(err));
+        (void)script_tear_down(NULL);
+        (void)script_set_up_open(NULL);
+    }
+}
+
 #define OPEN_CASE(name)                                                        \
     cmocka_unit_test_setup_teardown(name, script_set_up_open, script_tear_down)
 
@@ -176,6 +235,7 @@ int main(void)
         OPEN_CASE(a_malformed_result_is_repeated_elsewhere),
         OPEN_CASE(an_answer_may_arrive_in_pieces),
         OPEN_CASE(random_bytes_do_no_harm),
+        OPEN_CASE(running_out_of_memory_delays_a_claim),
     };
 
     return hf_test_main("raft_hostile", cases, HF_TEST_COUNT(cases), 0);
