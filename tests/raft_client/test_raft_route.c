@@ -201,6 +201,26 @@ static void a_lost_node_is_replaced_at_once(void **state)
     assert_int_not_equal(current_node(), 0);
 }
 
+static void every_node_that_fails_is_named(void **state)
+{
+    struct hf_lock *lock;
+    struct hf_future *future;
+    struct hf_error error;
+
+    (void)state;
+    script_kill(1);
+    script_kill(2);
+    script_kill(0);
+    script_run(100);
+    future = script_lock("a", 0, &lock);
+    script_run(20000);
+    hf_future_error(future, &error);
+    assert_non_null(strstr(error.text, "127.0.0.1:7001: Connection refused"));
+    assert_non_null(strstr(error.text, "127.0.0.1:7002: Connection refused"));
+    assert_non_null(strstr(error.text, "127.0.0.1:7003: Connection refused"));
+    assert_int_equal(script_wait(future), HF_EUNAVAIL);
+}
+
 static void attempts_back_off(void **state)
 {
     unsigned before;
@@ -362,6 +382,7 @@ int main(void)
         OPEN_CASE(the_current_node_may_die_during_a_move),
         OPEN_CASE(a_node_of_another_cluster_is_refused),
         OPEN_CASE(a_lost_node_is_replaced_at_once),
+        OPEN_CASE(every_node_that_fails_is_named),
         OPEN_CASE(attempts_back_off),
         OPEN_CASE(an_idle_connection_is_pinged),
         OPEN_CASE(a_busy_node_is_pinged_and_kept),
