@@ -33,7 +33,7 @@ static inline int open_background(void **state)
 static inline int close_client(void **state)
 {
     (void)state;
-    return hf_close(client, HF_TEST_PATIENCE_MS) == HF_OK ? 0 : -1;
+    return hf_close(client, HF_TEST_TIMEOUT_MS) == HF_OK ? 0 : -1;
 }
 
 static inline void sleep_ms(unsigned ms)

@@ -232,7 +232,7 @@ static void a_background_thread_runs_the_callbacks(void **state)
  * false if the machine was too busy to renew it in time. */
 static bool is_renewed_in_time(uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = options(ttl_ms, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = options(ttl_ms, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock;
     bool in_time;
 
@@ -251,7 +251,7 @@ static void a_background_thread_renews_a_lock(void **state)
     (void)state;
     while (!is_renewed_in_time(ttl_ms)) {
         ttl_ms *= 3;
-        assert_true(ttl_ms < HF_TEST_PATIENCE_MS);
+        assert_true(ttl_ms < HF_TEST_TIMEOUT_MS);
     }
 }
 
@@ -281,7 +281,7 @@ static void closing_completes_blocked_calls(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, waiter_main, NULL),
                          0);
     sleep_ms(50);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(failures, 0);
@@ -341,14 +341,14 @@ static void closing_returns_by_its_deadline(void **state)
  * lease has expired, when a withdrawal is normally given up. */
 static void closing_waits_for_withdrawals(void **state)
 {
-    struct hf_lock_opts opts = options(100, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = options(100, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock;
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(client), HF_ON_CANCEL, HF_LOSE, 3, 0);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* The test frees the handle and closes the client while this thread blocks. */
@@ -538,7 +538,7 @@ static void a_stopped_process_gets_lost_first(void **state)
     (void)state;
     while (!gets_lost_first(ttl_ms)) {
         ttl_ms *= 3;
-        assert_true(ttl_ms < HF_TEST_PATIENCE_MS);
+        assert_true(ttl_ms < HF_TEST_TIMEOUT_MS);
     }
 }
 

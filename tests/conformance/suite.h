@@ -17,7 +17,7 @@
 #include "lib/expect.h"
 #include "lib/runner.h"
 
-#define SUITE_TIMEOUT_MS HF_TEST_PATIENCE_MS
+#define SUITE_TIMEOUT_MS HF_TEST_TIMEOUT_MS
 #define SUITE_LONG_TTL_MS HF_TEST_LONG_MS
 
 struct promise {

@@ -283,7 +283,7 @@ static void unreadable_clock_offset_is_an_error(void **state)
     hf_child_join(start_in_zone(&ahead));
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* ---- Reboots ------------------------------------------------------------*/
@@ -389,7 +389,7 @@ static void boot_id_of_a_container_does_not_end_a_lock(void **state)
     assert_int_equal(hf_renew(lock, 0), HF_OK);
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void exit_without_release(void *arg)

@@ -116,8 +116,8 @@ static struct hf_lock *take_key(struct hf_client *client, const char *key,
 
     hf_lock_opts_init(&opts);
     opts.ttl_ms = ttl_ms;
-    opts.wait_ms = HF_TEST_PATIENCE_MS;
-    opts.timeout_ms = HF_TEST_PATIENCE_MS;
+    opts.wait_ms = HF_TEST_TIMEOUT_MS;
+    opts.timeout_ms = HF_TEST_TIMEOUT_MS;
     opts.value = hf_bytes_of(value);
     expect_success(hf_acquire(client, hf_key_of(key), &opts, &lock));
     if (hf_lock_token(lock) <= atomic_load(&report->newest[(int)*key])) {
@@ -181,7 +181,7 @@ static pid_t start_heir(bool outlives)
         lock = take_key(client, "handed", HOUR_MS, "");
         atomic_store(&report->taken, hf_lock_token(lock));
         release_key(lock);
-        expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+        expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
         _exit(0);
     }
     return pid;
@@ -244,9 +244,9 @@ static void victim_main(void)
     for (int i = 0; i < BULK; i++)
         release_key_or_expire(take_key(client, "bulk", 200, large));
     atomic_store(&report->kept, 0);
-    expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
     expect_success(
-        hf_close(open_client(), HF_TEST_PATIENCE_MS)); /* reads a snapshot */
+        hf_close(open_client(), HF_TEST_TIMEOUT_MS)); /* reads a snapshot */
     _exit(0);
 }
 
@@ -327,7 +327,7 @@ static void expect_all_well(void)
     newest = take_key(client, "fresh", HOUR_MS, "");
     expect_newest(newest);
     release_key(newest);
-    expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void reset_directory(void)
@@ -398,7 +398,7 @@ static bool survive_beside_holder(int point, int hits)
     expect_success(hf_renew(lock, HOUR_MS));
     release_key(lock);
     expect_all_well();
-    expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
     return reached;
 }
 
@@ -488,7 +488,7 @@ static void process_killed_in_a_reused_slot_keeps_the_detached_lock(
         open_and_die(point);
         client = open_client();
         expect_promises_kept(client);
-        expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+        expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
     }
 }
 
@@ -524,7 +524,7 @@ static void disk_is_synced_outside_the_critical_section(void **state)
         release_key(take_key(client, "a", HOUR_MS, ""));
     assert_int_equal(work.token_files, 1);
     assert_int_equal(work.token_files_in_transaction, 0);
-    expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void snapshots_are_decoded_outside_the_critical_section(void **state)
@@ -545,9 +545,9 @@ static void snapshots_are_decoded_outside_the_critical_section(void **state)
     release_key(take_key(idle, "bulk", HOUR_MS, ""));
     assert_int_equal(work.decoded, 2);
     assert_int_equal(work.decoded_in_transaction, 0);
-    expect_success(hf_close(late, HF_TEST_PATIENCE_MS));
-    expect_success(hf_close(idle, HF_TEST_PATIENCE_MS));
-    expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_success(hf_close(late, HF_TEST_TIMEOUT_MS));
+    expect_success(hf_close(idle, HF_TEST_TIMEOUT_MS));
+    expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void name_key(char key[32], char prefix, int number)
@@ -622,7 +622,7 @@ static void death_is_reviewed_in_one_round(void **state)
     }
     assert_int_equal(waitpid(victim_main, NULL, 0), victim_main);
     assert_int_equal(waitpid(dead, NULL, 0), dead);
-    expect_success(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_success(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static int set_up(void **state)

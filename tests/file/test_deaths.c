@@ -105,7 +105,7 @@ static void expect_try(struct hf_client *client, const char *key,
 
 static void close_site(struct hf_client *client)
 {
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* Waiters are granted the key in order, with increasing tokens. The last waiter

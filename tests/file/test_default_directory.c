@@ -135,7 +135,7 @@ static void expect_at(const char *path)
     (void)snprintf(arena, sizeof(arena), "%s/arena", path);
     expect_private(path);
     assert_int_equal(access(arena, F_OK), 0);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* ---- The path -----------------------------------------------------------*/

@@ -118,7 +118,7 @@ static void expect_whole_lease(void (*hold)(void *arg),
     assert_int_equal(hf_release(lock), HF_OK);
     end(holder, next);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
     assert_true(shared->granted_at >= not_granted + LEASE_MS);
 }
 
@@ -159,7 +159,7 @@ static void lease_does_not_expire_early_when_clients_poll(void **state)
     assert_int_equal(err, HF_OK);
     assert_true(hf_time_now() >= shared->requested_at + LEASE_MS);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* Other clients end the session of a dead waiter, and so does the next client
@@ -207,8 +207,8 @@ static void detached_lock_of_a_dead_waiter_is_kept(void **state)
     next = hf_site_open();
     expect_busy(next, "other");
     hf_lock_free(lock);
-    assert_int_equal(hf_close(next, HF_TEST_PATIENCE_MS), HF_OK);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(next, HF_TEST_TIMEOUT_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 #define CASE(name)                                                             \

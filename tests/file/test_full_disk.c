@@ -153,8 +153,8 @@ static void full_disk_is_reported_until_there_is_room(void **state)
     assert_int_equal(hf_renew(held, 0), HF_OK);
     assert_int_equal(hf_release(held), HF_OK);
     hf_lock_free(held);
-    assert_int_equal(hf_close(other, HF_TEST_PATIENCE_MS), HF_OK);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(other, HF_TEST_TIMEOUT_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
     unmount_disk();
 }
 
@@ -182,10 +182,10 @@ static void client_that_opens_in_a_thread_survives_a_full_disk(void **state)
                          HF_OK);
         assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
         hf_future_free(future);
-        (void)hf_close(late, HF_TEST_PATIENCE_MS);
+        (void)hf_close(late, HF_TEST_TIMEOUT_MS);
     }
     assert_true(err == HF_EUNAVAIL || err == HF_ESYSTEM);
-    (void)hf_close(client, HF_TEST_PATIENCE_MS);
+    (void)hf_close(client, HF_TEST_TIMEOUT_MS);
     unmount_disk();
 }
 
@@ -226,7 +226,7 @@ static void full_btrfs_blocks_no_client(void **state)
     }
     assert_int_equal(hf_release(held), HF_OK);
     hf_lock_free(held);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
     unmount_disk();
 }
 

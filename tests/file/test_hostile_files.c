@@ -13,7 +13,7 @@
 #include "lib/folder.h"
 #include "lib/site.h"
 
-#define PATIENCE_S 60 /* a case that takes longer hangs */
+#define TIMEOUT_S 60 /* a case that takes longer hangs */
 
 enum kind {
     DIRECTORY,
@@ -119,7 +119,7 @@ static void open_with_oddity(void *arg)
     struct hf_error error = {.text = ""};
     enum hf_err err;
 
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     err = hf_site_try("locks", "", &error, &client);
     if (oddity->err)
         assert_int_equal(err, oddity->err);
@@ -129,7 +129,7 @@ static void open_with_oddity(void *arg)
     if (err)
         return;
     lock_once(client);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* For each of the files, create a new directory that contains it, and open a
@@ -245,7 +245,7 @@ static void wait_for_key(void *arg)
 
     (void)arg;
     hf_lock_opts_init(&opts);
-    opts.wait_ms = PATIENCE_S * 1000;
+    opts.wait_ms = TIMEOUT_S * 1000;
     assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
                      HF_OK);
     assert_int_equal(hf_release(lock), HF_OK);
@@ -278,7 +278,7 @@ static void waiter_is_served_when_its_fifo_is_replaced(void **state)
         hf_lock_free(lock);
         (void)remove(path_of("wake.1"));
     }
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static enum hf_err try_to_lock(struct hf_client *client)
@@ -299,7 +299,7 @@ static void expect_broken(struct hf_client *client)
     struct hf_error error;
     enum hf_err err = HF_OK;
 
-    for (int i = 0; i < PATIENCE_S * 100 && !err; i++) {
+    for (int i = 0; i < TIMEOUT_S * 100 && !err; i++) {
         err = try_to_lock(client);
         nanosleep(&delay, NULL);
     }

@@ -16,8 +16,8 @@
 #include "strategy/file/layout.h"
 #include "strategy/file/replica.h"
 
-#define PATIENCE_S 120 /* a case that takes longer hangs */
-#define STORM 4000     /* commands that one attack writes */
+#define TIMEOUT_S 120 /* a case that takes longer hangs */
+#define STORM 4000    /* commands that one attack writes */
 
 static const struct hf_seed seed;
 
@@ -102,7 +102,7 @@ static void expect_refusal(void *arg)
     struct hf_lock *lock;
 
     (void)arg;
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     opts.error = &error;
     assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
                      HF_EPROTO);
@@ -115,7 +115,7 @@ static void expect_grant(void *arg)
     struct hf_lock *lock;
 
     (void)arg;
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
                      HF_OK);
 }
@@ -148,7 +148,7 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     hf_child_join(pid);
     close_attacker(&attacker);
     hf_lock_free(lock);
-    (void)hf_close(client, HF_TEST_PATIENCE_MS);
+    (void)hf_close(client, HF_TEST_TIMEOUT_MS);
 }
 
 /* A snapshot replaces an entry that the client has not read yet, so the client
@@ -171,7 +171,7 @@ static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
     assert_int_equal(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                      HF_EPROTO);
     close_attacker(&attacker);
-    (void)hf_close(client, HF_TEST_PATIENCE_MS);
+    (void)hf_close(client, HF_TEST_TIMEOUT_MS);
 }
 
 /* Without its slot, the waiter seems dead to every client but itself, so it has
@@ -197,7 +197,7 @@ static void waiter_whose_slot_is_overwritten_is_granted(void **state)
     hf_child_join(pid);
     close_attacker(&attacker);
     hf_lock_free(lock);
-    (void)hf_close(client, HF_TEST_PATIENCE_MS);
+    (void)hf_close(client, HF_TEST_TIMEOUT_MS);
 }
 
 static void ignore_watched(const struct hf_event *event, void *arg)
@@ -213,7 +213,7 @@ static void victim_main(void *arg)
 {
     volatile bool *done = arg;
 
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     while (!*done) {
         struct hf_client *client;
         struct hf_lock_opts opts;
@@ -477,7 +477,7 @@ static void corrupt_keys(void *arg)
 {
     struct attacker *attacker = arg;
 
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     for (;;) {
         uint64_t position = 0;
         struct hf_bytes entry;

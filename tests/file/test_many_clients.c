@@ -133,7 +133,7 @@ static void party_main(void *arg)
         assert_int_equal(hf_process(event.data.ptr), HF_OK);
     }
     for (unsigned i = 0; i < party->clients; i++)
-        assert_int_equal(hf_close(clients[i], HF_TEST_PATIENCE_MS), HF_OK);
+        assert_int_equal(hf_close(clients[i], HF_TEST_TIMEOUT_MS), HF_OK);
     free(claims);
     close(epoll);
 }
@@ -169,7 +169,7 @@ static void expect_fifo_order(unsigned processes, unsigned clients,
     assert_true(recording_grants() >= processes * size + 1);
     assert_int_equal(recorded_check("case"), 0);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void thousand_waiting_clients_are_served_in_order(void **state)
@@ -221,7 +221,7 @@ static void tenant_main(void *arg)
             lock_once(clients[0]);
             lock_once(clients[count - 1]);
         } else if (command == 'c') {
-            assert_int_equal(hf_close(clients[--count], HF_TEST_PATIENCE_MS),
+            assert_int_equal(hf_close(clients[--count], HF_TEST_TIMEOUT_MS),
                              HF_OK);
         }
         assert_int_equal(write(pipes[3], &command, 1), 1);
@@ -271,7 +271,7 @@ static void expect_room(unsigned count)
     }
     expect_full();
     for (unsigned i = 0; i < count; i++)
-        assert_int_equal(hf_close(clients[i], HF_TEST_PATIENCE_MS), HF_OK);
+        assert_int_equal(hf_close(clients[i], HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void client_above_the_limit_is_refused_without_harm(void **state)

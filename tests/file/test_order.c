@@ -37,7 +37,7 @@ static void wait_and_record(void *arg)
     served->tokens[position] = hf_lock_token(lock);
     assert_int_equal(recorded_release(client, lock), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* Start the waiters one by one: each is in the queue before the next one
@@ -90,7 +90,7 @@ static void expect_fifo_order(bool (*dies)(unsigned i))
     assert_true(recording_grants() >= count + 1);
     assert_int_equal(recorded_check("case"), 0);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static bool none(unsigned i)

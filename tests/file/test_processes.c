@@ -146,7 +146,7 @@ static void expect_greater_tokens(void)
         assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
     }
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* Workers are killed in the critical section, while waiting or while holding a
@@ -201,7 +201,7 @@ static void tokens_rise_when_the_arena_is_removed(void **state)
         before = hf_lock_token(lock);
         assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
-        assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+        assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
         if (round % 2)
             assert_int_equal(remove(hf_site_path("locks/arena")), 0);
     }
@@ -239,7 +239,7 @@ static void dead_waiters_are_skipped_at_once(void **state)
     hf_child_join(alive);
     assert_int_equal(shared->cells[0].token, hf_lock_token(lock) + 1);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 #define CASE(name)                                                             \

@@ -115,7 +115,7 @@ static void holder_keeps_its_lock_when_the_program_changes_directory(
     }
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* The path now leads elsewhere, but the directory is still the same, so the
@@ -138,7 +138,7 @@ static void holder_keeps_its_lock_when_the_program_changes_its_root(
     assert_int_equal(hf_release(lock), HF_OK);
     assert_int_equal(chroot("../../../../../.."), 0);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* ---- Waiters ------------------------------------------------------------*/

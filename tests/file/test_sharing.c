@@ -16,8 +16,8 @@
 #include "lib/site.h"
 
 #define GROUP 44100
-#define ROUNDS 300     /* times that a client opens during an attack */
-#define PATIENCE_S 120 /* a case that takes longer hangs */
+#define ROUNDS 300    /* times that a client opens during an attack */
+#define TIMEOUT_S 120 /* a case that takes longer hangs */
 
 /* ---- Users --------------------------------------------------------------*/
 
@@ -39,7 +39,7 @@ static void become_user(const struct user *user)
     assert_int_equal(setgid(user->id), 0);
     assert_int_equal(setuid(user->id), 0);
     umask(077);
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
 }
 
 /* A user opens "locks" and takes a lock. */
@@ -62,7 +62,7 @@ static void use_locks(void *arg)
         raise(SIGKILL);
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void use_locks_as(const struct user *user, const char *options)
@@ -155,8 +155,7 @@ static void open_as_alice(void *arg)
 {
     (void)arg;
     become_user(&alice);
-    hf_close(hf_site_open_at("shared/locks", "?mode=0770"),
-             HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open_at("shared/locks", "?mode=0770"), HF_TEST_TIMEOUT_MS);
 }
 
 static void directory_keeps_the_group_of_its_parent(void **state)
@@ -174,11 +173,11 @@ static void directory_keeps_the_group_of_its_parent(void **state)
 static void mode_may_have_the_group_and_sticky_bits(void **state)
 {
     (void)state;
-    hf_close(hf_site_open_at("a", "?mode=02770"), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open_at("a", "?mode=02770"), HF_TEST_TIMEOUT_MS);
     expect_mode("a", 02770, getegid());
-    hf_close(hf_site_open_at("b", "?mode=03777"), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open_at("b", "?mode=03777"), HF_TEST_TIMEOUT_MS);
     expect_mode("b", 03777, getegid());
-    hf_close(hf_site_open_at("c", "?mode=01777"), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open_at("c", "?mode=01777"), HF_TEST_TIMEOUT_MS);
     expect_mode("c", 01777, getegid());
     hf_site_refuse("d", "?mode=04770", HF_EINVAL, "mode '04770'");
 }
@@ -325,7 +324,7 @@ static int lock_forever(void)
 {
     int file;
 
-    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open(), HF_TEST_TIMEOUT_MS);
     file = open(hf_site_path("locks/lock"), O_RDONLY | O_CLOEXEC);
     assert_true(file >= 0);
     assert_int_equal(flock(file, LOCK_EX), 0);
@@ -337,11 +336,11 @@ static void opening_fails_while_another_process_has_the_lock(void **state)
     int file = lock_forever();
 
     (void)state;
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     hf_site_refuse("locks", "", HF_EUNAVAIL,
                    "/locks/lock: another process has locked it");
     close(file);
-    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open(), HF_TEST_TIMEOUT_MS);
 }
 
 /* systemd-tmpfiles(8) locks a directory while it removes old files there. */
@@ -350,14 +349,14 @@ static void opening_fails_while_another_process_has_the_directory(void **state)
     int directory;
 
     (void)state;
-    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open(), HF_TEST_TIMEOUT_MS);
     directory = open(hf_site_path("locks"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(flock(directory, LOCK_EX), 0);
-    alarm(PATIENCE_S);
+    alarm(TIMEOUT_S);
     hf_site_refuse("locks", "", HF_EUNAVAIL,
                    "/locks: another process has locked it");
     close(directory);
-    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    hf_close(hf_site_open(), HF_TEST_TIMEOUT_MS);
 }
 
 #define CASE(name)                                                             \

@@ -50,7 +50,7 @@ static void open_and_close(void *arg)
     struct hf_client *client = hf_site_open();
 
     (void)arg;
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void all_clients_open_while_others_take_turns(void **state)
@@ -58,7 +58,7 @@ static void all_clients_open_while_others_take_turns(void **state)
     pid_t hogs[HOGS], starts[STARTS];
 
     (void)state;
-    assert_int_equal(hf_close(hf_site_open(), HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(hf_site_open(), HF_TEST_TIMEOUT_MS), HF_OK);
     for (int i = 0; i < HOGS; i++)
         hogs[i] = hf_child_start(hog_main, NULL);
     for (int i = 0; i < STARTS; i++)

@@ -98,7 +98,7 @@ static void callers_get_the_pid_of_a_stopped_process(void **state)
         continue;
     assert_int_equal(err, HF_OK);
     hf_lock_free(held);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void opening_reports_the_pid_of_a_stopped_process(void **state)
@@ -133,7 +133,7 @@ static void expect_to_continue(void (*end)(pid_t culprit))
     assert_int_equal(hf_release(lock), HF_OK);
     hf_future_free(future);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void continue_and_join(pid_t culprit)
@@ -173,7 +173,7 @@ static void callers_continue_when_the_process_is_a_zombie(void **state)
     assert_int_equal(kill(atomic_load(helper), SIGKILL), 0);
     helper = NULL;
     hf_child_kill(culprit);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 int main(void)

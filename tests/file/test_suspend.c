@@ -45,8 +45,8 @@ static void expect_held_after_suspension(struct hf_client *client,
     assert_int_equal(hf_renew(lock, 0), HF_OK);
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
-    assert_int_equal(hf_close(other, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
+    assert_int_equal(hf_close(other, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void file_locks_survive_a_suspension(void **state)

@@ -39,7 +39,7 @@ static uint64_t next_token(void)
     struct hf_client *client = hf_site_open();
     uint64_t token = lock_once(client);
 
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
     return token;
 }
 
@@ -115,7 +115,7 @@ static void removed_token_file_is_written_again(void **state)
     remove_file("locks/token");
     token = next_token(); /* opening a client writes the file again too */
     assert_true(read_token_file() >= token);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 static void tokens_rise_without_the_arena(void **state)
@@ -221,7 +221,7 @@ static void reserve_is_refilled_before_it_is_used_up(void **state)
     assert_int_equal(arena.header->token_reserve, read_token_file());
     assert_true(read_token_file() > low);
     hf_arena_close(&arena);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* If the token file cannot be written, because a directory has its temporary
@@ -245,7 +245,7 @@ static void tokens_below_the_reserve_are_granted_when_the_disk_fails(
     for (int i = 0; i < 15; i++)
         (void)lock_once(client);
     hf_arena_close(&arena);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
 /* ---- Many at once -------------------------------------------------------*/
@@ -340,7 +340,7 @@ static void tokens_stay_below_the_token_file_when_many_leases_expire(
     hf_info_fini(&info);
     waiter = hf_child_start(waiter_main, NULL);
     hf_site_await_waiters(client, "k1099", 1);
-    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
     open_arena(&arena);
     hf_child_stop(waiter);
     before = highest_token(&arena);

@@ -5,7 +5,7 @@
 void hf_test_set_defaults(void)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_TIMEOUT_MS, HF_TEST_TIMEOUT_MS);
 
     expect_ok(hf_lock_opts_set_default(&opts));
 }

@@ -7,13 +7,13 @@
 /* How long a case waits for something that must happen: far more than it ever
  * takes. No case asserts an upper bound on elapsed time, because a busy machine
  * may stop a process for seconds at any point. */
-#define HF_TEST_PATIENCE_MS 60000
+#define HF_TEST_TIMEOUT_MS 60000
 
 /* A ttl so long that its lease does not expire while a case runs. */
 #define HF_TEST_LONG_MS 600000
 
 /* Set the defaults of this process: a ttl of HF_TEST_LONG_MS, and a wait and a
- * timeout of HF_TEST_PATIENCE_MS. */
+ * timeout of HF_TEST_TIMEOUT_MS. */
 void hf_test_set_defaults(void);
 
 /* The default options with these three times. */

@@ -10,7 +10,7 @@
 
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 
 struct hf_client *open_driven(void)
 {
@@ -27,7 +27,7 @@ struct hf_client *open_driven(void)
 
 struct hf_lock *hold_key(struct hf_client *client)
 {
-    struct hf_lock_opts opts = hf_test_opts(HF_TEST_TTL_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(HF_TEST_TTL_MS, 0, TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
@@ -38,7 +38,7 @@ void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_TTL_MS, HF_FOREVER, PATIENCE_MS);
+        hf_test_opts(HF_TEST_TTL_MS, HF_FOREVER, TIMEOUT_MS);
 
     opts.value = hf_bytes_of(value);
     expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &queued->lock,
@@ -49,7 +49,7 @@ void await_grant(struct queued *queued)
 {
     enum hf_err err = HF_ECANCELED;
 
-    expect_ok(hf_future_wait(queued->future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(queued->future, TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(queued->future);
 }
@@ -59,7 +59,7 @@ void await_grant(struct queued *queued)
 static void wait_forever(unsigned claims)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_TTL_MS, HF_FOREVER, PATIENCE_MS);
+        hf_test_opts(HF_TEST_TTL_MS, HF_FOREVER, TIMEOUT_MS);
     struct queued *queued = calloc(claims, sizeof(*queued));
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_client *client = NULL;
@@ -71,7 +71,7 @@ static void wait_forever(unsigned claims)
         (void)hf_acquire_start(client, hf_key_of("k"), &opts, &queued[i].lock,
                                NULL, NULL, &queued[i].future);
     for (;;)
-        (void)hf_future_wait(queued[0].future, PATIENCE_MS, &(enum hf_err){0});
+        (void)hf_future_wait(queued[0].future, TIMEOUT_MS, &(enum hf_err){0});
 }
 
 struct waiting_process fork_waiters(unsigned claims)

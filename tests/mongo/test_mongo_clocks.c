@@ -14,7 +14,7 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 
 /* ---- Clients ------------------------------------------------------------*/
 
@@ -72,8 +72,8 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond,
  * the caller retries with a longer ttl. */
 static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
-    struct hf_lock_opts once = hf_test_opts(HF_TEST_LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(ttl_ms, TIMEOUT_MS, TIMEOUT_MS);
+    struct hf_lock_opts once = hf_test_opts(HF_TEST_LONG_MS, 0, TIMEOUT_MS);
     struct hf_client *holder = hf_test_mongo_open(&mongo, ""), *other;
     struct hf_lock *lock = NULL, *next = NULL;
     bool renewed = false;
@@ -86,7 +86,7 @@ static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
     if (renewed) {
         int64_t deadline = hf_lock_deadline(lock);
 
-        once.wait_ms = PATIENCE_MS;
+        once.wait_ms = TIMEOUT_MS;
         expect_ok(hf_acquire(other, hf_key_of("k"), &once, &next));
         assert_true(now_ms() >= deadline);
     } else {
@@ -98,8 +98,8 @@ static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
     atomic_store(&offset_s, 0);
     hf_lock_free(lock);
     hf_lock_free(next);
-    (void)hf_close(holder, PATIENCE_MS);
-    (void)hf_close(other, PATIENCE_MS);
+    (void)hf_close(holder, TIMEOUT_MS);
+    (void)hf_close(other, TIMEOUT_MS);
     return renewed;
 }
 
@@ -109,7 +109,7 @@ static void check_lease_with_clock(long long offset)
 
     while (!try_lease_with_clock(offset, ttl_ms)) {
         ttl_ms *= 2;
-        assert_true(ttl_ms < PATIENCE_MS);
+        assert_true(ttl_ms < TIMEOUT_MS);
     }
 }
 
@@ -127,7 +127,7 @@ static void client_clocks_do_not_affect_leases(void **state)
  * lease, whether the clock of the new primary is ahead or behind. */
 static void no_lease_ends_early_in_a_failover(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(3000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(3000, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_client *client, *other;
 
     (void)state;
@@ -137,7 +137,7 @@ static void no_lease_ends_early_in_a_failover(void **state)
     require_two_clients(3, &client, &other);
     for (unsigned round = 0; round < 2; round++) {
         struct hf_lock_opts waits =
-            hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
+            hf_test_opts(HF_TEST_LONG_MS, TIMEOUT_MS, TIMEOUT_MS);
         struct hf_lock *lock = NULL, *next = NULL;
         char key[16];
         int64_t deadline;
@@ -154,15 +154,15 @@ static void no_lease_ends_early_in_a_failover(void **state)
         hf_lock_free(next);
         hf_lock_free(lock);
     }
-    (void)hf_close(client, PATIENCE_MS);
-    (void)hf_close(other, PATIENCE_MS);
+    (void)hf_close(client, TIMEOUT_MS);
+    (void)hf_close(other, TIMEOUT_MS);
 }
 
 /* The only server crashes and restarts at the same address, with its clock an
  * hour ahead. The lease must not expire early. */
 static void a_restarted_server_counts_leases_again(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(240000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(240000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_info info;
@@ -185,8 +185,8 @@ static void a_restarted_server_counts_leases_again(void **state)
     expect_ok(hf_renew(lock, 0));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    (void)hf_close(client, PATIENCE_MS);
-    (void)hf_close(other, PATIENCE_MS);
+    (void)hf_close(client, TIMEOUT_MS);
+    (void)hf_close(other, TIMEOUT_MS);
 }
 
 /* Count the passes of the TTL monitor, which deletes documents, at a member. */
@@ -224,7 +224,7 @@ static bool has_right_clock(int member)
  * must not delete the document of a held lock. */
 static void a_wrong_clock_deletes_no_held_key(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *none = NULL;
     long passes;
@@ -248,8 +248,8 @@ static void a_wrong_clock_deletes_no_held_key(void **state)
     expect_ok(hf_renew(lock, 0));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    (void)hf_close(client, PATIENCE_MS);
-    (void)hf_close(other, PATIENCE_MS);
+    (void)hf_close(client, TIMEOUT_MS);
+    (void)hf_close(other, TIMEOUT_MS);
 }
 
 int main(void)

@@ -11,7 +11,7 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define OFFER_MS 3000 /* as in src/strategy/mongo/op.h */
 
 /* Delay the next findAndModify by four seconds. */
@@ -39,7 +39,7 @@ static bool matches_one(const char *query)
  * have expired. */
 static void a_confirmed_offer_lasts(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL, *none = NULL;
     struct hf_future *future = NULL;
@@ -52,7 +52,7 @@ static void a_confirmed_offer_lasts(void **state)
                                &future));
     await_queue_length(1);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, TIMEOUT_MS, &err));
     expect_ok(err);
 
     (void)poll(NULL, 0, OFFER_MS + 500);
@@ -64,8 +64,8 @@ static void a_confirmed_offer_lasts(void **state)
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* ---- Late copies --------------------------------------------------------*/
@@ -88,7 +88,7 @@ static void canceled_nonces_are_deleted_in_time(void **state)
     while (count_commands("findAndModify") <
            before + 2) /* the CANCEL and the late LOCK */
         (void)poll(NULL, 0, 20);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 
     assert_true(matches_one("{\"canceled\":{\"$size\":1}}"));
     assert_true(
@@ -110,7 +110,7 @@ static void assert_value(struct hf_client *client, const char *wanted)
  * has adopted the lock. */
 static void a_late_update_does_not_overwrite_a_newer_one(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *adopted = NULL;
     uint8_t nonce[HF_NONCE_SIZE];
@@ -135,8 +135,8 @@ static void a_late_update_does_not_overwrite_a_newer_one(void **state)
 
     hf_lock_free(adopted);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* ---- Servers ------------------------------------------------------------*/
@@ -144,7 +144,7 @@ static void a_late_update_does_not_overwrite_a_newer_one(void **state)
 /* A deadline names the server process, not the host name of the URL. */
 static void deadlines_name_the_server_process(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     char text[128], process[25] = "";
@@ -165,7 +165,7 @@ static void deadlines_name_the_server_process(void **state)
                    process);
     assert_true(matches_one(text));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 static void urls_that_hide_the_server_are_refused(void **state)
@@ -192,7 +192,7 @@ static void a_direct_connection_promises_less(void **state)
     client = hf_test_mongo_open_url(url);
     assert_false(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     assert_true(hf_caps(client) & HF_CAP_FENCE);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* ---- Signals ------------------------------------------------------------*/
@@ -213,7 +213,7 @@ static void library_threads_block_signals(void **state)
     assert_int_equal(pthread_sigmask(SIG_BLOCK, &signals, NULL), 0);
     assert_int_equal(kill(getpid(), SIGUSR1), 0);
     assert_int_equal(sigtimedwait(&signals, NULL, &limit), SIGUSR1);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 int main(void)

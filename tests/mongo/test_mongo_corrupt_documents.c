@@ -126,7 +126,7 @@ static void check_all_calls(const struct damage *damage,
                             struct hf_client *client, struct hf_client *other,
                             struct hf_lock *lock)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 1, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(10000, 1, HF_TEST_TIMEOUT_MS);
     struct hf_key key = hf_lock_key(lock);
     struct hf_lock *next = NULL;
     struct hf_info info;
@@ -157,7 +157,7 @@ static void note_longest_owner(const struct hf_event *event, void *arg)
  * the key works again once its document is deleted. */
 static void a_corrupt_document_affects_only_its_key(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *good = NULL;
     struct hf_watch *watch = NULL;
@@ -186,8 +186,8 @@ static void a_corrupt_document_affects_only_its_key(void **state)
         (void)poll(NULL, 0, 5);
     hf_watch_close(watch);
     assert_int_equal(longest, HF_NOTE_MAX);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* After its lease has expired, a damaged document keeps nobody from taking the
@@ -196,7 +196,7 @@ static void an_expired_corrupt_lock_can_be_taken(void **state)
 {
     static const char *const updates[] = {SET("\"token\":7"), UNSET("token")};
     struct hf_lock_opts opts =
-        hf_test_opts(1000, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+        hf_test_opts(1000, HF_TEST_TIMEOUT_MS, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *fresh;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_info info;
@@ -219,7 +219,7 @@ static void an_expired_corrupt_lock_can_be_taken(void **state)
         assert_true(hf_lock_token(next) > hf_lock_token(lock));
         hf_lock_free(lock);
         hf_lock_free(next);
-        (void)hf_close(fresh, HF_TEST_PATIENCE_MS);
+        (void)hf_close(fresh, HF_TEST_TIMEOUT_MS);
     }
     (void)hf_close(client, 10000);
 }
@@ -234,7 +234,7 @@ static bool count_one(const struct hf_info *info, void *arg)
 /* The error names the key, which may be one of thousands. */
 static void list_names_the_corrupt_document(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *good = NULL, *bad = NULL;
     struct hf_error error;
@@ -254,7 +254,7 @@ static void list_names_the_corrupt_document(void **state)
     assert_int_equal(count, 1);
     hf_lock_free(good);
     hf_lock_free(bad);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 int main(void)

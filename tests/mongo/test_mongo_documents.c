@@ -35,7 +35,7 @@ static void expect_lease(const char *key, unsigned ttl_ms)
  * client takes after contention. */
 static void leases_are_stored_to_the_millisecond(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600301, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600301, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *held = NULL, *fast = NULL, *slow = NULL, *none = NULL;
 
@@ -51,7 +51,7 @@ static void leases_are_stored_to_the_millisecond(void **state)
     hf_lock_free(held);
     hf_lock_free(fast);
     hf_lock_free(slow);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void set_format(const char *key, int format)
@@ -80,7 +80,7 @@ static void expect_newer(struct hf_client *client, enum hf_err err)
  * and the error names the format. */
 static void a_newer_format_is_refused(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *held = NULL, *released = NULL, *none = NULL;
     struct hf_client *client;
     struct hf_info info;
@@ -102,7 +102,7 @@ static void a_newer_format_is_refused(void **state)
     expect_ok(hf_release(held));
     hf_lock_free(held);
     hf_lock_free(released);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* Before a client reports HF_EBUSY, it writes to a document of its own, as
@@ -110,7 +110,7 @@ static void a_newer_format_is_refused(void **state)
  * because many clients call only once. */
 static void proof_documents_are_deleted_soon(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *none = NULL;
 
@@ -126,8 +126,8 @@ static void proof_documents_are_deleted_soon(void **state)
                    "{\"$add\":[\"$$NOW\",120000]}]}}}"),
                "\"reads\" : 1"));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* Dropping the collection drops its index, too. An open client creates the
@@ -149,7 +149,7 @@ static void a_dropped_collection_gets_its_index_back(void **state)
                                          "{\"listIndexes\":\"locks\"}"),
                    "expireAfterSeconds"))
         (void)poll(NULL, 0, 20);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* ---- Databases, collections and indexes ---------------------------------*/
@@ -282,7 +282,7 @@ static void locks_are_stored_where_the_url_says(void **state)
         for (unsigned target = 0; target < HF_TEST_COUNT(targets); target++)
             assert_int_equal(has_document(target, i), target == i);
         hf_lock_free(lock);
-        expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+        expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
     }
 }
 

@@ -9,7 +9,7 @@
 #include "lib/recorded.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000 /* longer than an election takes */
+#define TIMEOUT_MS 60000 /* longer than an election takes */
 #define ACTORS 4
 #define STEPS 30
 
@@ -19,7 +19,7 @@
  * holder. */
 static void a_lock_survives_its_primary(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *none = NULL;
     uint64_t token;
@@ -41,14 +41,14 @@ static void a_lock_survives_its_primary(void **state)
 
     hf_lock_free(lock);
     hf_lock_free(none);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* The change stream resumes at the new primary and reports the grant. */
 static void a_waiter_is_granted_the_key_after_a_stepdown(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(120000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -61,15 +61,15 @@ static void a_waiter_is_granted_the_key_after_a_stepdown(void **state)
                                &future));
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(hf_lock_valid_for(next, 0));
 
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 struct actor {
@@ -89,7 +89,7 @@ static void run_random_step(struct actor *actor)
 {
     struct hf_lock_opts opts =
         hf_test_opts(300 + random_below(actor, 2000),
-                     random_below(actor, 3) * 500, PATIENCE_MS / 2);
+                     random_below(actor, 3) * 500, TIMEOUT_MS / 2);
     struct hf_key key = hf_key_of(random_below(actor, 2) ? "a" : "b");
     struct hf_lock *lock = NULL;
     struct hf_info info;
@@ -135,7 +135,7 @@ static void join_actors(struct actor *actors)
     for (unsigned i = 0; i < ACTORS; i++)
         assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
     for (unsigned i = 0; i < ACTORS; i++)
-        (void)recorded_close(actors[i].client, PATIENCE_MS);
+        (void)recorded_close(actors[i].client, TIMEOUT_MS);
 }
 
 static void await_steps(atomic_uint *steps, unsigned wanted)
@@ -177,7 +177,7 @@ static void failovers_under_load_leave_a_valid_history(void **state)
  * with its token, and the next token is larger. */
 static void a_lock_survives_a_crash_of_all_servers(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_info info;
@@ -208,8 +208,8 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
     assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* ---- Dead waiters -------------------------------------------------------*/
@@ -220,7 +220,7 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
  * the next waiter by three seconds, not by its lease of ten minutes. */
 static void a_dead_waiter_costs_three_seconds(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -241,21 +241,21 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     await_queue_length(3);
     began = now_ms();
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(now_ms() - began >= 2 * OFFER_MS - 100);
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* The offer to a dead waiter ends after three seconds even at a new primary,
  * which has no deadline for that offer. */
 static void an_offer_stays_short_at_a_new_primary(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -274,13 +274,13 @@ static void an_offer_stays_short_at_a_new_primary(void **state)
     await_queue_length(2);
     expect_ok(hf_release(lock));
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 int main(void)

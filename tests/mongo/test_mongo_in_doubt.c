@@ -12,7 +12,7 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define LONG_MS 600000 /* a lease that does not expire during a case */
 
 /* Record the kinds of events that a lock has received, as bits. */
@@ -130,7 +130,7 @@ enum {
 static void run_unconfirmed_calls(struct hf_client *client,
                                   struct hf_client *other, int code)
 {
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, TIMEOUT_MS);
     struct hf_bytes old = hf_bytes_of("old");
     struct hf_lock *lock = NULL, *next = NULL;
 
@@ -169,8 +169,8 @@ static void an_unconfirmed_command_is_executed_once(void **state)
         (void)poll(NULL, 0, 5);
     assert_string_equal(history.kinds, wanted);
     hf_watch_close(watch);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* While no majority confirms a command, its outcome is HF_EINDOUBT: neither
@@ -178,7 +178,7 @@ static void an_unconfirmed_command_is_executed_once(void **state)
 static void a_write_without_a_majority_is_in_doubt(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 500);
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_bytes old = hf_bytes_of("old");
     struct hf_client *client, *other;
     struct hf_lock *released = NULL, *kept = NULL, *none = NULL, *next = NULL;
@@ -209,8 +209,8 @@ static void a_write_without_a_majority_is_in_doubt(void **state)
     hf_lock_free(kept);
     hf_lock_free(none);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* MS-13: the connection breaks during a renewal, and the lease is long enough
@@ -218,7 +218,7 @@ static void a_write_without_a_majority_is_in_doubt(void **state)
  * which may happen on a busy machine. */
 static bool retry_failed_renewal(struct hf_client *client, uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(ttl_ms, TIMEOUT_MS, TIMEOUT_MS);
     atomic_uint events = 0;
     struct hf_lock *lock = NULL;
     bool kept;
@@ -256,9 +256,9 @@ static void a_failed_renewal_is_retried(void **state)
     client = hf_test_mongo_open(&mongo, "");
     while (!retry_failed_renewal(client, ttl_ms)) {
         ttl_ms *= 2;
-        assert_true(ttl_ms < PATIENCE_MS);
+        assert_true(ttl_ms < TIMEOUT_MS);
     }
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* MS-08: the document is deleted. The next renewal notices that, and ends the
@@ -267,7 +267,7 @@ static void a_deleted_document_is_a_lost_lock(void **state)
 {
     const char *delete_command = "{\"delete\":\"locks\",\"deletes\":"
                                  "[{\"q\":{\"_id\":\"k\"},\"limit\":1}]}";
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, TIMEOUT_MS);
     atomic_uint events = 0;
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -298,7 +298,7 @@ static void a_deleted_document_is_a_lost_lock(void **state)
     assert_true(hf_lock_valid_for(lock, 0));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* ---- Silent servers -----------------------------------------------------*/
@@ -331,7 +331,7 @@ static void process_while_silent(struct hf_client *client)
 static void a_silent_server_is_given_up_at_the_deadline(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1000);
-    struct hf_lock_opts opts = hf_test_opts(3000, PATIENCE_MS, 500);
+    struct hf_lock_opts opts = hf_test_opts(3000, TIMEOUT_MS, 500);
     struct hf_client *client, *driven;
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_info info;
@@ -371,13 +371,13 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     assert_true(hf_lock_token(lock) > token);
 
     /* The claim in doubt is withdrawn long before its lease expires. */
-    brief = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    brief = hf_test_opts(LONG_MS, TIMEOUT_MS, TIMEOUT_MS);
     expect_ok(hf_acquire(client, hf_key_of("other"), &brief, &none));
     expect_ok(hf_release(none));
     hf_lock_free(lock);
     hf_lock_free(none);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    (void)hf_close(driven, PATIENCE_MS);
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    (void)hf_close(driven, TIMEOUT_MS);
 }
 
 struct closing {
@@ -424,7 +424,7 @@ static void close_while_silent(struct hf_client *client, struct hf_lock *lock)
 static void a_silent_server_ends_validity(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(6000, 0, 1000);
-    struct hf_lock_opts long_opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts long_opts = hf_test_opts(LONG_MS, 0, TIMEOUT_MS);
     atomic_uint events = 0;
     struct hf_client *client;
     struct hf_lock *lock = NULL, *lasting = NULL;
@@ -462,7 +462,7 @@ static void a_silent_server_ends_validity(void **state)
  * so the next client gets the key, although the lease is long. */
 static void a_late_lock_after_its_release_is_refused(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     long before;
@@ -482,8 +482,8 @@ static void a_late_lock_after_its_release_is_refused(void **state)
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &next));
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* The server is silent until the client has given up the connection of the
@@ -491,7 +491,7 @@ static void a_late_lock_after_its_release_is_refused(void **state)
  * reply to the second copy reports that. */
 static void an_update_in_doubt_is_applied_once(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, TIMEOUT_MS);
     struct hf_bytes old = hf_bytes_of("old");
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -508,13 +508,13 @@ static void an_update_in_doubt_is_applied_once(void **state)
         hf_update_start(lock, &old, hf_bytes_of("new"), NULL, NULL, &future));
     expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
     hf_test_mongo_signal(&mongo, 0, SIGCONT);
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, TIMEOUT_MS, &err));
     expect_ok(err);
     expect_err(hf_update(lock, &old, hf_bytes_of("newer")), HF_EMISMATCH);
     hf_future_free(future);
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* An UNLOCK by a client that never held the lock is not in doubt, even if a
@@ -522,7 +522,7 @@ static void an_update_in_doubt_is_applied_once(void **state)
 static void an_unlock_by_a_non_owner_is_never_in_doubt(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL, *forged = NULL;
     long before;
@@ -541,7 +541,7 @@ static void an_unlock_by_a_non_owner_is_never_in_doubt(void **state)
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
     hf_lock_free(forged);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 int main(void)

@@ -8,8 +8,8 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000 /* longer than an election takes */
-#define LONG_MS 600000    /* a lease that does not expire during a case */
+#define TIMEOUT_MS 60000 /* longer than an election takes */
+#define LONG_MS 600000   /* a lease that does not expire during a case */
 
 static void signal_all_but(unsigned kept, int number)
 {
@@ -22,7 +22,7 @@ static void signal_all_but(unsigned kept, int number)
  * deadlines. */
 static void without_a_majority_calls_fail(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, TIMEOUT_MS);
     struct hf_lock_opts brief = hf_test_opts(10000, 0, 1500);
     struct hf_client *client;
     struct hf_lock *lock = NULL, *none = NULL;
@@ -54,7 +54,7 @@ static void without_a_majority_calls_fail(void **state)
     expect_ok(hf_renew(lock, 0));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* The majority is missing during a write, so the primary has executed the write
@@ -62,7 +62,7 @@ static void without_a_majority_calls_fail(void **state)
  * finds its nonce. */
 static void a_write_in_doubt_is_resolved(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     struct hf_future *future = NULL;
@@ -78,13 +78,13 @@ static void a_write_in_doubt_is_resolved(void **state)
                                &future));
     expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
     signal_all_but(kept, SIGCONT);
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(hf_lock_valid_for(lock, 0));
     expect_ok(hf_release(lock));
     hf_future_free(future);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* Longer than one server selection takes, so hf_open() has to repeat it. */
@@ -111,7 +111,7 @@ static void *late_election_main(void *arg)
  * finds the lock that is held. */
 static void open_waits_for_an_election(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, TIMEOUT_MS);
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_error error = {.code = HF_OK};
     struct hf_client *client, *late = NULL;
@@ -140,8 +140,8 @@ static void open_waits_for_an_election(void **state)
     expect_err(hf_acquire(late, hf_key_of("k"), &opts, &none), HF_EBUSY);
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(late, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(late, TIMEOUT_MS));
 }
 
 static bool is_undecided(enum hf_err err)
@@ -153,7 +153,7 @@ static enum hf_err await_answer(struct hf_future *future)
 {
     enum hf_err err = HF_OK;
 
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, TIMEOUT_MS, &err));
     hf_future_free(future);
     return err;
 }
@@ -210,7 +210,7 @@ static void expect_new(struct hf_client *client)
 static void commands_in_doubt_are_executed_at_most_once(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_bytes old = hf_bytes_of("old");
     struct hf_lock *released = NULL, *kept = NULL, *changed = NULL;
@@ -219,7 +219,7 @@ static void commands_in_doubt_are_executed_at_most_once(void **state)
     enum hf_err err;
 
     (void)state;
-    mongo.election_ms = PATIENCE_MS;
+    mongo.election_ms = TIMEOUT_MS;
     require_two_clients(3, &client, &other);
     brief.value = old;
     released = acquire_with_retries(client, "released", &brief);
@@ -245,8 +245,8 @@ static void commands_in_doubt_are_executed_at_most_once(void **state)
     hf_lock_free(changed);
     hf_lock_free(taken);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 int main(void)

@@ -120,7 +120,7 @@ static void log_all_commands(void)
 /* Send every kind of command: hold, wait, read, watch and force. */
 static void send_all_commands(struct hf_client *client, struct hf_client *other)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     struct hf_watch *watch = NULL;
@@ -141,7 +141,7 @@ static void send_all_commands(struct hf_client *client, struct hf_client *other)
     assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(is_posted_within(&released, 60));
     expect_ok(hf_force(client, hf_key_of("k"), hf_lock_token(next), true));
@@ -170,8 +170,8 @@ static void a_url_cannot_weaken_concerns(void **state)
     other = hf_test_mongo_open(&mongo, weaker);
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     send_all_commands(client, other);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
     logged = read_log();
     assert_true(logged.writes >= 7);
     assert_true(logged.proofs > 0 && logged.indexes > 0);
@@ -183,7 +183,7 @@ static void a_url_cannot_weaken_concerns(void **state)
 static void a_standalone_server_needs_unsafe(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_TIMEOUT_MS, HF_TEST_TIMEOUT_MS);
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
@@ -213,14 +213,14 @@ static void a_standalone_server_needs_unsafe(void **state)
                                &future));
     expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 static void tls_verifies_the_server(void **state)
@@ -238,7 +238,7 @@ static void tls_verifies_the_server(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
     hf_test_mongo_url(&mongo, url, "&tls=true&serverSelectionTimeoutMS=4000");
     expect_refused(url, HF_EUNAVAIL, "ertificate");
     hf_test_mongo_url(&mongo, url, "&tls=true&tlsCAFile=/nowhere/cert");

@@ -6,7 +6,7 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 
 /* Open a client that is connected to one member only. */
 static struct hf_client *open_at(unsigned member)
@@ -68,7 +68,7 @@ static void expect_no_other_answer(struct hf_client *late,
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
         enum hf_err err = HF_OK;
 
-        expect_ok(hf_future_wait(futures[i], HF_TEST_PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(futures[i], HF_TEST_TIMEOUT_MS, &err));
         expect_no_answer(err);
         hf_future_free(futures[i]);
     }
@@ -79,7 +79,7 @@ static void expect_no_other_answer(struct hf_client *late,
 static struct hf_lock *take_over(struct hf_client *client, const char *key,
                                  const struct hf_lock *from)
 {
-    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_force(client, hf_key_of(key), hf_lock_token(from), true));
@@ -138,7 +138,7 @@ static void an_isolated_primary_returns_no_stale_data(void **state)
     hf_lock_free(last);
     (void)hf_close(late, 100);
     (void)hf_close(client, 100);
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* Calls fail during the partition. Afterwards the holder can release, and the
@@ -146,7 +146,7 @@ static void an_isolated_primary_returns_no_stale_data(void **state)
 static void clients_recover_from_a_partition(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_lock_opts brief = hf_test_opts(10000, 0, 1000);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL, *none = NULL;
@@ -168,14 +168,14 @@ static void clients_recover_from_a_partition(void **state)
 
     hf_test_network_cut_clients(&network, false);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include "lib/mongo_queue.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define WAITERS 16
 #define DEAD 12
 
@@ -54,8 +54,8 @@ static void idle_waiters_do_not_poll(void **state)
         hf_lock_free(queued[i].lock);
     }
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* The change stream ends when nobody waits any more, and starts again with the
@@ -83,8 +83,8 @@ static void a_stream_ends_with_its_last_waiter(void **state)
         while (count_cursors() > 0)
             (void)poll(NULL, 0, 20);
     }
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* A waiter's value is sent only when the waiter takes the key. */
@@ -116,8 +116,8 @@ static void the_queue_stores_no_values(void **state)
     expect_ok(hf_release(queued.lock));
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* ---- Dead waiters -------------------------------------------------------*/
@@ -167,8 +167,8 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     hf_watch_close(watch);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* A timer that consists of a lease on another key and a waiter for that key. On
@@ -181,7 +181,7 @@ struct timer {
 static void start_timer(struct timer *timer, struct hf_client *client,
                         struct hf_client *other, uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = hf_test_opts(ttl_ms, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(ttl_ms, 0, TIMEOUT_MS);
 
     expect_ok(hf_acquire(client, hf_key_of("later"), &opts, &timer->held));
     opts.wait_ms = HF_FOREVER;
@@ -229,8 +229,8 @@ static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
     start_timer(&timer, client, other, 10000);
     expect_before_timer(&queued, &timer);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* Two dead clients are in the queue before the waiter, and each costs one
@@ -258,15 +258,15 @@ static void two_dead_clients_cost_one_offer_each(void **state)
     start_timer(&timer, client, other, 15000);
     expect_before_timer(&queued, &timer);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* The holder is dead. So is the client with the first claims in the queue,
  * which should end the lease. A later waiter ends it instead. */
 static void a_later_waiter_ends_the_lease_if_the_first_are_dead(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, TIMEOUT_MS);
     struct queued queued = {NULL, NULL};
     struct timer timer = {.held = NULL};
     struct waiting_process dead;
@@ -286,8 +286,8 @@ static void a_later_waiter_ends_the_lease_if_the_first_are_dead(void **state)
     start_timer(&timer, client, other, 20000);
     expect_before_timer(&queued, &timer);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include "lib/mongo_queue.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define CROWD 30 /* waiters of one client for one key */
 
 /* ---- Between two steps of a LOCK ----------------------------------------*/
@@ -68,8 +68,8 @@ static void a_claim_granted_before_its_position_is_read_is_not_refused(
     expect_ok(hf_release(queued.lock));
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* ---- Between an offer and its confirmation ------------------------------*/
@@ -116,9 +116,9 @@ static void a_late_offer_can_be_confirmed(void **state)
     hf_lock_free(next.lock);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
-    expect_ok(hf_close(later, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
+    expect_ok(hf_close(later, TIMEOUT_MS));
 }
 
 /* ---- Between requests of one client -------------------------------------*/
@@ -141,7 +141,7 @@ static void give_up_waiting(struct queued *queued, unsigned count)
     for (unsigned i = 0; i < count; i++)
         hf_future_cancel(queued[i].future);
     for (unsigned i = 0; i < count; i++) {
-        expect_ok(hf_future_wait(queued[i].future, PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(queued[i].future, TIMEOUT_MS, &err));
         assert_int_not_equal(err, HF_OK);
         hf_future_free(queued[i].future);
         hf_lock_free(queued[i].lock);
@@ -170,7 +170,7 @@ static void renewals_go_before_withdrawals(void **state)
     delay_commands("\"findAndModify\"", 0);
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 int main(void)

@@ -113,7 +113,7 @@ static void an_srv_record_names_the_servers(void **state)
     hf_info_fini(&info);
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 int main(void)

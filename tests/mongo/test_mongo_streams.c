@@ -11,7 +11,7 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define LOG_MAX 20000
 #define PAIRS_MAX (LOG_MAX / 2 - 1)
 #define WAITERS 10
@@ -91,7 +91,7 @@ static void await_failures(unsigned member, long wanted)
     (void)snprintf(json, sizeof(json),
                    "{\"waitForFailPoint\":\"failCommand\","
                    "\"timesEntered\":%ld,\"maxTimeMS\":%d}",
-                   wanted, PATIENCE_MS);
+                   wanted, TIMEOUT_MS);
     assert_null(
         strstr(hf_test_mongo_command(&mongo, member, "admin", json), "(lost)"));
 }
@@ -110,7 +110,7 @@ struct series {
 
 static enum hf_err lock_and_unlock(struct hf_client *client, uint64_t *token)
 {
-    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     enum hf_err err = hf_acquire(client, hf_key_of("k"), &opts, &lock);
 
@@ -219,8 +219,8 @@ static void a_watch_resumes_without_loss(void **state)
     await_logged(log, series->pairs * 2);
     expect_each_once(log, series);
     hf_watch_close(watch);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(series->client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(series->client, TIMEOUT_MS));
     free(series);
     free(log);
 }
@@ -250,8 +250,8 @@ static void a_watch_follows_the_primary(void **state)
     assert_int_equal(log->dropped, 0);
 
     hf_watch_close(watch);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
     free(log);
 }
 
@@ -354,8 +354,8 @@ static void lost_history_is_reported(void **state)
     expect_order(log);
 
     hf_watch_close(watch);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
     free(log);
 }
 
@@ -385,7 +385,7 @@ static long count_cursors(void)
 static void a_client_has_one_stream(void **state)
 {
     static const char *const prefixes[WATCHES] = {"", "k", "k"};
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, TIMEOUT_MS);
     struct hf_lock *held = NULL, *locks[WAITERS] = {NULL};
     struct hf_future *futures[WAITERS] = {NULL};
     struct hf_watch *watch[WATCHES];
@@ -416,7 +416,7 @@ static void a_client_has_one_stream(void **state)
 
     expect_ok(hf_release(held));
     for (unsigned i = 0; i < WAITERS; i++) {
-        expect_ok(hf_future_wait(futures[i], PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(futures[i], TIMEOUT_MS, &err));
         expect_ok(err);
         expect_ok(hf_release(locks[i]));
         hf_future_free(futures[i]);
@@ -425,8 +425,8 @@ static void a_client_has_one_stream(void **state)
     for (unsigned i = 0; i < WATCHES; i++)
         hf_watch_close(watch[i]);
     hf_lock_free(held);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
     for (unsigned i = 0; i < WATCHES; i++)
         free(log[i]);
 }
@@ -458,8 +458,8 @@ static int compare_times(const void *left, const void *right)
 static int64_t wait_for_expiries(struct hf_client *client,
                                  struct hf_client *other, unsigned round)
 {
-    struct hf_lock_opts brief = hf_test_opts(1300, PATIENCE_MS, PATIENCE_MS);
-    struct hf_lock_opts waits = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_opts(1300, TIMEOUT_MS, TIMEOUT_MS);
+    struct hf_lock_opts waits = hf_test_opts(60000, HF_FOREVER, TIMEOUT_MS);
     struct waiter waiters[EXPIRIES];
     int64_t took[EXPIRIES];
     char key[16];
@@ -478,7 +478,7 @@ static int64_t wait_for_expiries(struct hf_client *client,
     for (unsigned i = 0; i < EXPIRIES; i++) {
         enum hf_err err = HF_ECANCELED;
 
-        expect_ok(hf_future_wait(waiters[i].future, PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(waiters[i].future, TIMEOUT_MS, &err));
         expect_ok(err);
         while (waiters[i].took == 0)
             (void)poll(NULL, 0, 1);
@@ -505,15 +505,15 @@ static void a_waiter_is_granted_the_key_when_the_lease_expires(void **state)
     require_two_clients(1, &client, &other);
     for (unsigned round = 0; took >= 1950; round++)
         took = wait_for_expiries(client, other, round);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 /* The lease is so long that no renewal is due during the case, so only the
  * event of the change stream can report the forced end. */
 static void a_watching_holder_notices_a_forced_end_at_once(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(86400000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(86400000, 0, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL;
     struct log *log = new_log();
@@ -533,8 +533,8 @@ static void a_watching_holder_notices_a_forced_end_at_once(void **state)
     assert_false(hf_lock_valid_for(lock, 0));
     hf_watch_close(watch);
     hf_lock_free(lock);
-    (void)hf_close(client, PATIENCE_MS);
-    (void)hf_close(other, PATIENCE_MS);
+    (void)hf_close(client, TIMEOUT_MS);
+    (void)hf_close(other, TIMEOUT_MS);
     free(log);
 }
 

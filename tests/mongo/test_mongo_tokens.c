@@ -16,7 +16,7 @@
 #include "lib/recorded.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define ACQUIRERS 64
 #define ROUNDS 4
 #define FAILOVERS 20
@@ -42,7 +42,7 @@ struct crowd {
 static void acquire_and_check(struct crowd *member, unsigned round)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(60000, member->waits ? HF_FOREVER : 0, PATIENCE_MS);
+        hf_test_opts(60000, member->waits ? HF_FOREVER : 0, TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     char key[16];
 
@@ -96,7 +96,7 @@ static void tokens_rise_with_64_concurrent_clients(void **state)
         assert_int_equal(pthread_join(crowd[i].thread, NULL), 0);
     assert_int_equal(not_risen, 0);
     for (unsigned i = 0; i < ACQUIRERS; i++)
-        expect_ok(recorded_close(crowd[i].client, PATIENCE_MS));
+        expect_ok(recorded_close(crowd[i].client, TIMEOUT_MS));
     assert_int_equal(recorded_check("64 concurrent clients"), 0);
     assert_int_equal(pthread_barrier_destroy(&start), 0);
 }
@@ -132,7 +132,7 @@ static void await_deletion(struct hf_client *client, const char *query)
 static void tokens_rise_across_a_deletion(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_client *client;
     uint64_t last = 0;
 
@@ -153,7 +153,7 @@ static void tokens_rise_across_a_deletion(void **state)
         hf_lock_free(lock);
         await_deletion(client, "{\"_id\":\"k\"}");
     }
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* Open a connection with which the test writes its own documents and changes
@@ -201,7 +201,7 @@ static void fail_over(bool kills)
  * time, so that the server does not know the last token. */
 static void tokens_rise_across_failovers_and_deletions(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, TIMEOUT_MS);
     unsigned failovers = FAILOVERS / hf_test_slowness();
     struct hf_client *client;
     mongoc_client_t *mongoc;
@@ -226,7 +226,7 @@ static void tokens_rise_across_failovers_and_deletions(void **state)
         fail_over(i % 6 == 2);
     }
     mongoc_client_destroy(mongoc);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* ---- Abandoned keys -----------------------------------------------------*/
@@ -251,7 +251,7 @@ static void abandon_many(void)
 
 static void abandoned_keys_are_deleted(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(1000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(1000, TIMEOUT_MS, TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     uint64_t token;
@@ -388,7 +388,7 @@ static void write_locked(const struct writer *writer,
                          void (*write)(const struct writer *writer,
                                        const struct hf_lock *lock))
 {
-    struct hf_lock_opts opts = hf_test_opts(300, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300, HF_FOREVER, TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     while (hf_acquire(writer->client, hf_key_of("k"), &opts, &lock))

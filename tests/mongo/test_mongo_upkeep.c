@@ -8,7 +8,7 @@
 #include "lib/mongo_queue.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define UNAUTHORIZED 13 /* MongoDB's code */
 
 /* ---- Refused commands ---------------------------------------------------*/
@@ -67,8 +67,8 @@ static void a_refused_stream_backs_off(void **state)
     await_grant(&queued);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 static void a_refused_sweep_backs_off(void **state)
@@ -81,7 +81,7 @@ static void a_refused_sweep_backs_off(void **state)
     begin_refusal(&refusal, "\"update\""); /* refuse even the first sweep */
     client = open_driven();
     expect_few_refused(&refusal);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 /* ---- Corrupt documents --------------------------------------------------*/
@@ -89,7 +89,7 @@ static void a_refused_sweep_backs_off(void **state)
 /* Acquire a key with a lease of a second, and detach it. */
 static void abandon_key(struct hf_client *client, const char *key)
 {
-    struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(1000, 0, TIMEOUT_MS);
     struct hf_lock *lock = acquire_with_retries(client, key, &opts);
 
     expect_ok(hf_lock_detach(lock));
@@ -145,7 +145,7 @@ static void a_sweep_skips_corrupt_documents(void **state)
     while (is_held("good"))
         expect_err(hf_wait_held(client, hf_key_of("none"), 100, NULL),
                    HF_ETIMEDOUT);
-    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
 }
 
 static void ignore_event(const struct hf_event *event, void *arg)
@@ -176,8 +176,8 @@ static void expect_few_checks(const char *fields)
     if (checks > (now_ms() - began) / 1000 + 3)
         fail_msg("%s: %ld checks", fields, checks);
     hf_watch_close(watch);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 static void a_watcher_does_not_poll_a_free_key(void **state)
@@ -199,7 +199,7 @@ static void a_watcher_seldom_polls_a_corrupt_lease(void **state)
  * from now on, as a new primary does. */
 static void a_lease_without_deadlines_ends(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 20000, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 20000, TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL;
 
@@ -210,8 +210,8 @@ static void a_lease_without_deadlines_ends(void **state)
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(client, TIMEOUT_MS));
+    expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
 int main(void)

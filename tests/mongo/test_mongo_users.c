@@ -58,7 +58,7 @@ static void await_waiter(struct hf_client *client)
  * streams. */
 static void read_write_on_one_database_is_enough(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -78,7 +78,7 @@ static void read_write_on_one_database_is_enough(void **state)
                                &future));
     await_waiter(client);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(is_posted_within(&released, 60));
     expect_ok(hf_release(next));
@@ -86,8 +86,8 @@ static void read_write_on_one_database_is_enough(void **state)
     hf_watch_close(watch);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* ---- Without change streams ---------------------------------------------*/
@@ -125,7 +125,7 @@ static struct hf_client *open_porter(void)
  * it polls its position. */
 static void without_change_streams_waiters_are_granted_keys(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -140,20 +140,20 @@ static void without_change_streams_waiters_are_granted_keys(void **state)
                                &future));
     await_waiter(client);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* A watch needs change streams, so it is refused. Waiting for a key to become
  * free does not need them. */
 static void without_change_streams_a_watch_is_refused(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL;
     struct hf_watch *watch = NULL;
@@ -175,12 +175,12 @@ static void without_change_streams_a_watch_is_refused(void **state)
                                  &future));
     expect_err(hf_future_wait(future, 1000, &err), HF_ETIMEDOUT);
     expect_ok(hf_release(lock));
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* ---- Passwords ----------------------------------------------------------*/
@@ -244,7 +244,7 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
  * doubt, because its claim could not be withdrawn. */
 static void calls_of_a_dropped_user_are_denied(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -271,7 +271,7 @@ static void calls_of_a_dropped_user_are_denied(void **state)
     assert_true(hf_lock_valid_for(lock, 0)); /* its validity has not ended */
     expect_denied(client, hf_release(lock));
     hf_future_cancel(future);
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_err(err, HF_EINDOUBT);
     assert_null(next);
     hf_future_free(future);

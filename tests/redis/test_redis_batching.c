@@ -37,7 +37,7 @@ static struct call *add_call(struct turn *turn)
     struct call *call = &turn->calls[turn->count++];
 
     *call = (struct call){
-        .opts = hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS)};
+        .opts = hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS)};
     return call;
 }
 
@@ -179,7 +179,7 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
     hf_future_free(future);
     hf_lock_free(lock);
     free_all(&turn);
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* The number of calls of lock.lua. Only that script uses ZRANK, so the ZRANK
@@ -198,7 +198,7 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
     struct hf_lock *held = take_lock("k");
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
     struct hf_lock_opts brief =
-        hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     enum hf_err err;
     long before;
@@ -219,7 +219,7 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
      * are repeated may take it, too. */
     assert_in_range(count_slow_locks(), before, before + PAIRS / 2);
     hf_lock_free(held);
-    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
 /* An unlock and a read that are started in one turn. */

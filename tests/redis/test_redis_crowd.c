@@ -85,7 +85,7 @@ static _Noreturn void wait_for_grant(unsigned number, uint32_t ttl_ms)
         _exit(4);
     shared->served[atomic_fetch_add(&shared->served_count, 1)] = number;
     (void)hf_release(lock);
-    _exit(hf_close(client, HF_TEST_PATIENCE_MS) ? 5 : 0);
+    _exit(hf_close(client, HF_TEST_TIMEOUT_MS) ? 5 : 0);
 }
 
 /* Start `count` waiters, each after the previous one has joined the queue. */
@@ -122,7 +122,7 @@ static void expect_all_end(const pid_t *pids, unsigned count)
 static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     pid_t pids[WAITERS];
@@ -154,7 +154,7 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
         assert_true(shared->served[i - 1] < shared->served[i]);
     assert_string_equal(hf_test_redis_command(&redis, "EXISTS k"), "0");
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* The first waiter is stopped. The server may still grant it the lock, which
@@ -162,7 +162,7 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
 static void a_stopped_waiter_costs_at_most_its_lease(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     pid_t pids[3];
@@ -189,7 +189,7 @@ static void a_stopped_waiter_costs_at_most_its_lease(void **state)
     expect_all_end(pids, 1);
     assert_int_equal(shared->served[2], 0);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* Milliseconds since the last heartbeat of the first waiter's client, computed
@@ -210,7 +210,7 @@ static long silence_of_first_ms(void)
 static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     pid_t pids[3];
@@ -232,7 +232,7 @@ static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
     (void)kill(pids[0], SIGCONT);
     expect_all_end(pids, 1);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void end_lease(void)
@@ -247,7 +247,7 @@ static void end_lease(void)
 static void a_late_client_does_not_pass_the_first_waiter(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL, *jumped = NULL;
     enum hf_err err;
@@ -272,7 +272,7 @@ static void a_late_client_does_not_pass_the_first_waiter(void **state)
     assert_int_equal(shared->served_count, 1);
     hf_lock_free(jumped);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* All waiters may be killed together, so every queue must expire by itself,
@@ -280,7 +280,7 @@ static void a_late_client_does_not_pass_the_first_waiter(void **state)
 static void every_queue_has_an_expiry(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     pid_t pid;
@@ -299,7 +299,7 @@ static void every_queue_has_an_expiry(void **state)
         hf_lock_free(lock);
         expect_all_end(&pid, 1);
     }
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* The holder, the first and the third waiter are killed. When the holder's
@@ -315,7 +315,7 @@ static void killed_clients_do_not_delay_others(void **state)
     assert_true(holder >= 0);
     if (holder == 0) {
         struct hf_lock_opts opts =
-            hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+            hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
         struct hf_lock *lock = NULL;
 
         if (hf_acquire(open_or_exit(), hf_key_of("k"), &opts, &lock))
@@ -356,7 +356,7 @@ static bool increment(struct hf_lock *lock)
 static _Noreturn void increment_repeatedly(void)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_client *client = open_or_exit();
 
     for (unsigned i = 0; i < INCREMENTS;) {
@@ -371,7 +371,7 @@ static _Noreturn void increment_repeatedly(void)
             atomic_fetch_add(&shared->failures, 1);
         hf_lock_free(lock);
     }
-    _exit(hf_close(client, HF_TEST_PATIENCE_MS) ? 5 : 0);
+    _exit(hf_close(client, HF_TEST_TIMEOUT_MS) ? 5 : 0);
 }
 
 static void a_counter_stays_exact_while_the_server_is_restarted(void **state)

@@ -58,7 +58,7 @@ static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
 static uint64_t expect_a_lock(struct hf_client *by, const char *key)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     uint64_t token;
 
@@ -86,7 +86,7 @@ static void await_waiters(const char *key, int count, struct hf_future *future)
 static void a_restart_keeps_locks_on_disk(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_info info;
     uint64_t token;
@@ -165,7 +165,7 @@ static void a_flushed_server_repeats_no_token(void **state)
 static void the_holder_learns_that_a_restart_lost_its_lock(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     (void)state;
@@ -182,7 +182,7 @@ static void the_holder_learns_that_a_restart_lost_its_lock(void **state)
 static void waiters_survive_a_restart(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -197,7 +197,7 @@ static void waiters_survive_a_restart(void **state)
     assert_true(hf_test_redis_restart(&redis, true));
     expect_ok(hf_release(lock));
 
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_future_free(future);
@@ -248,7 +248,7 @@ static void a_closed_connection_raises_no_sigpipe(void **state)
 static void killed_connections_are_reestablished(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -263,7 +263,7 @@ static void killed_connections_are_reestablished(void **state)
     (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     expect_ok(hf_release(lock));
 
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -274,7 +274,7 @@ static void killed_connections_are_reestablished(void **state)
 static void a_lost_grant_message_is_recovered_by_polling(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -288,7 +288,7 @@ static void a_lost_grant_message_is_recovered_by_polling(void **state)
     (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE pubsub");
     expect_ok(hf_release(lock)); /* the waiter has no subscription */
 
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -343,7 +343,7 @@ static void many_waiters_share_one_subscription(void **state)
         WAITERS = 20
     };
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_future *futures[WAITERS];
     struct hf_lock *held[WAITERS], *none[WAITERS];
     char key[8];
@@ -387,7 +387,7 @@ static void *slow_command_main(void *command)
 static void a_sleeping_server_is_waited_for(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     char command[] = "DEBUG SLEEP 1";
     struct hf_lock *lock = NULL;
     pthread_t thread;
@@ -439,7 +439,7 @@ static void a_sleeping_server_keeps_the_queue_in_order(void **state)
     for (int i = 0; i < WAITERS; i++) {
         enum hf_err err = HF_ECANCELED;
 
-        expect_ok(hf_future_wait(futures[i], HF_TEST_PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(futures[i], HF_TEST_TIMEOUT_MS, &err));
         expect_ok(err);
         assert_true(hf_lock_token(locks[i]) > before);
         before = hf_lock_token(locks[i]);
@@ -598,7 +598,7 @@ static void a_demoted_master_is_refused(void **state)
 
     new_client = hf_test_redis_open(&replica, NULL);
     assert_true(expect_a_lock(new_client, "k") > before);
-    expect_ok(hf_close(new_client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(new_client, HF_TEST_TIMEOUT_MS));
 }
 
 /* Start a sentinel that monitors both servers. It dies with the test. */
@@ -652,7 +652,7 @@ static void a_promoted_replica_grants_locks(void **state)
 
     new_client = hf_test_redis_open(&replica, NULL);
     assert_true(expect_a_lock(new_client, "k") > before);
-    expect_ok(hf_close(new_client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(new_client, HF_TEST_TIMEOUT_MS));
     (void)kill(sentinel, SIGKILL);
     (void)waitpid(sentinel, NULL, 0);
 }
@@ -689,7 +689,7 @@ static void too_few_replicas_are_an_error(void **state)
 static void a_granted_waiter_waits_for_the_replicas(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     struct hf_client *replicated;
@@ -708,7 +708,7 @@ static void a_granted_waiter_waits_for_the_replicas(void **state)
     expect_ok(hf_release(lock));
     expect_err(hf_future_wait(future, 400, &err), HF_ETIMEDOUT);
     (void)kill(replica.pid, SIGCONT);
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     (void)snprintf(token, sizeof(token), "hf1 %llu ",
                    (unsigned long long)hf_lock_token(next));

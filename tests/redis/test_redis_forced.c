@@ -10,7 +10,7 @@
 
 static struct hf_lock *take_renewed_lock(void)
 {
-    struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     opts.renew = true;
@@ -121,7 +121,7 @@ static void await_delivery(void)
  * connections are served meanwhile. */
 static void a_flood_of_reports_is_read_in_parts(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_client *driven = hf_test_redis_open(&redis, NULL);
     const struct hf_host_ops *ops = driven->host.ops;
     struct hf_lock *lock;

@@ -38,7 +38,7 @@ static int tear_down(void **state)
 static void expect_no_late_lock(int connections_between)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -47,7 +47,7 @@ static void expect_no_late_lock(int connections_between)
     expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &lock, NULL, NULL,
                                &future));
     hf_test_proxy_drop_client(&proxy, connections_between);
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     expect_ok(hf_release(lock));
 
@@ -75,7 +75,7 @@ static void a_lock_is_not_executed_late_after_more_reconnects(void **state)
 static struct hf_lock *take_lock(const char *key)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_acquire(client, hf_key_of(key), &opts, &lock));
@@ -92,7 +92,7 @@ static enum hf_err unlock_twice(struct hf_lock *lock)
     hf_test_proxy_hold_back(&proxy);
     expect_ok(hf_release_start(lock, NULL, NULL, &future));
     hf_test_proxy_drop_client(&proxy, 0);
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     hf_future_free(future);
     hf_lock_free(lock);
     return err;

@@ -54,7 +54,7 @@ static void expect_a_lock(const char *url)
     expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void a_password_is_required_and_never_shown(void **state)
@@ -99,7 +99,7 @@ static void a_missing_permission_is_reported(void **state)
     hf_lock_error(lock, &error);
     assert_non_null(strstr(error.text, "script"));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 static void an_eviction_policy_is_refused(void **state)
@@ -267,12 +267,12 @@ static void durable_is_reported_if_every_write_is_on_disk(void **state)
     assert_true(hf_caps(client) & HF_CAP_FENCE);
     assert_false(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     assert_false(hf_caps(client) & HF_CAP_STEADY);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
     (void)hf_test_redis_command(&redis, "CONFIG SET appendfsync always");
     expect_refusal(hf_test_redis_url(&redis, NULL, "?require=failover-safe"),
                    HF_EUNSUPPORTED, "failover-safe");
     client = hf_test_redis_open(&redis, "?require=durable,fence,fifo,push");
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 /* Start a process that sends `bytes` to each client that connects to
@@ -391,7 +391,7 @@ static void reserved_keys_are_refused(void **state)
                HF_EINVAL);
     expect_ok(hf_acquire(client, hf_key_of("hf"), NULL, &lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
 int main(void)

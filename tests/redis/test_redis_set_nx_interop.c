@@ -32,7 +32,7 @@ static const char *cli(const char *args)
 static void a_plain_lock_excludes_holdfast(void **state)
 {
     struct hf_lock_opts once =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
@@ -67,7 +67,7 @@ static void holdfast_excludes_a_plain_client(void **state)
 static void a_waiter_for_a_plain_lock_is_granted(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -78,7 +78,7 @@ static void a_waiter_for_a_plain_lock_is_granted(void **state)
                                &future));
     expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
     assert_string_equal(cli(COMPARE_AND_DELETE), "1");
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     expect_ok(hf_release(lock));
@@ -95,7 +95,7 @@ static void a_waiter_for_a_plain_lock_is_granted(void **state)
 static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_TIMEOUT_MS);
     struct hf_lock *none = NULL;
     struct hf_info info;
     enum hf_err err;
@@ -122,7 +122,7 @@ static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
 static void a_waiter_fails_if_its_key_changes_its_type(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_future *locking, *freeing;
     struct hf_lock *none = NULL;
     struct hf_error error;
@@ -138,11 +138,11 @@ static void a_waiter_fails_if_its_key_changes_its_type(void **state)
     assert_string_equal(cli("EVAL \"redis.call('DEL', 'k') "
                             "return redis.call('HSET', 'k', 'a', 'b')\" 0"),
                         "1");
-    expect_ok(hf_future_wait(locking, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(locking, HF_TEST_TIMEOUT_MS, &err));
     expect_err(err, HF_EINVAL);
     hf_future_error(locking, &error);
     assert_non_null(strstr(error.text, "'k' holds a hash"));
-    expect_ok(hf_future_wait(freeing, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(freeing, HF_TEST_TIMEOUT_MS, &err));
     expect_err(err, HF_EINVAL);
     hf_future_error(freeing, &error);
     assert_non_null(strstr(error.text, "'k' holds a hash"));
@@ -205,7 +205,7 @@ static void plain_strings_are_not_listed(void **state)
  * prolonged its expiry, or the server's clock was set back. */
 static void a_lock_with_a_prolonged_ttl_can_be_renewed(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
@@ -224,7 +224,7 @@ static void a_lock_with_a_prolonged_ttl_can_be_renewed(void **state)
 static void a_waiter_can_withdraw_after_its_key_changed_type(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_TIMEOUT_MS, HF_TEST_TIMEOUT_MS);
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_OK;
@@ -239,7 +239,7 @@ static void a_waiter_can_withdraw_after_its_key_changed_type(void **state)
               "'v')\" 0");
     hf_future_free(future);
     hf_lock_free(lock);
-    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
     assert_string_equal(cli("ZCARD hf:q:k"), "0");
     client = hf_test_redis_open(&redis, NULL);
 }

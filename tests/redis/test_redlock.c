@@ -9,7 +9,7 @@
 static void expect_a_lock(struct hf_client *by, const char *key)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_acquire(by, hf_key_of(key), &opts, &lock));
@@ -32,7 +32,7 @@ static void await_everywhere(const char *key, const char *exists)
 static void one_server_may_be_down(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *none = NULL;
 
     (void)state;
@@ -75,7 +75,7 @@ static void nothing_is_granted_without_a_majority(void **state)
 static void the_grants_of_a_minority_are_canceled(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *none = NULL;
 
     (void)state;
@@ -93,7 +93,7 @@ static void the_grants_of_a_minority_are_canceled(void **state)
 static void a_release_reaches_all_servers(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     (void)state;
@@ -122,7 +122,7 @@ static void a_hanging_server_does_not_block_a_lock(void **state)
 static void expect_a_lock_despite_sleep(size_t count, uint32_t sleep_ms)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -135,7 +135,7 @@ static void expect_a_lock_despite_sleep(size_t count, uint32_t sleep_ms)
     for (size_t i = 0; i < count; i++)
         (void)kill(servers[i].pid, SIGCONT);
 
-    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
     expect_ok(err);
     expect_ok(hf_release(lock));
     await_everywhere("k", "0");
@@ -164,7 +164,7 @@ static void the_grant_of_an_abandoned_attempt_is_canceled(void **state)
 static void a_release_wakes_a_waiter(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -176,7 +176,7 @@ static void a_release_wakes_a_waiter(void **state)
                                    NULL, &future));
         expect_err(hf_future_wait(future, 30, &err), HF_ETIMEDOUT);
         expect_ok(hf_release(lock));
-        expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));
         expect_ok(err);
         expect_ok(hf_release(next));
         hf_future_free(future);
@@ -189,7 +189,7 @@ static void a_release_wakes_a_waiter(void **state)
 static void a_flushed_minority_grants_nothing(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *none = NULL;
 
     (void)state;
@@ -210,7 +210,7 @@ static void a_flushed_minority_grants_nothing(void **state)
 
 static struct hf_lock *take_renewed_lock(void)
 {
-    struct hf_lock_opts opts = hf_test_opts(86400000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(86400000, 0, HF_TEST_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
 
     opts.renew = true;

@@ -5,7 +5,7 @@
 
 #include "lib/runner.h"
 
-#define PATIENCE_MS 20000 /* progress after all faults have ended */
+#define TIMEOUT_MS 20000 /* progress after all faults have ended */
 
 #define TRACE(cluster, ...)                                                    \
     do {                                                                       \
@@ -366,7 +366,7 @@ void sim_cluster_heal(struct sim_cluster *cluster, unsigned dead)
 
 struct sim_node *sim_cluster_await_leader(struct sim_cluster *cluster)
 {
-    hf_time until = cluster->schedule.now + PATIENCE_MS;
+    hf_time until = cluster->schedule.now + TIMEOUT_MS;
     struct sim_node *leader = sim_cluster_leader(cluster);
 
     while (!leader || !hf_engine_can_read(&leader->engine)) {
@@ -393,7 +393,7 @@ static bool have_applied(const struct sim_cluster *cluster, uint64_t index)
 
 void sim_cluster_check_progress(struct sim_cluster *cluster)
 {
-    hf_time until = cluster->schedule.now + PATIENCE_MS;
+    hf_time until = cluster->schedule.now + TIMEOUT_MS;
     uint64_t reads;
     uint64_t wanted;
 
