@@ -43,8 +43,8 @@ static int create_directory(const struct cluster *cluster,
 }
 
 /* Exclude other `cluster up` and `cluster down`, until this process ends. */
-static int lock_directory(const struct cluster *cluster,
-                          const struct args *args)
+static int lock_cluster_directory(const struct cluster *cluster,
+                                  const struct args *args)
 {
     char path[PATH_MAX];
     int fd;
@@ -237,7 +237,7 @@ static int cluster_up(struct cluster *cluster, const struct args *args)
     int missing, status = create_directory(cluster, args);
 
     if (!status)
-        status = lock_directory(cluster, args);
+        status = lock_cluster_directory(cluster, args);
     if (!status)
         status = load_or_create(cluster, args);
     if (status)
@@ -268,7 +268,7 @@ static int cluster_down(struct cluster *cluster, const struct args *args)
         return failure(args, HF_EUNAVAIL, "%s: there is no cluster here",
                        cluster->directory);
     if (!status)
-        status = lock_directory(cluster, args);
+        status = lock_cluster_directory(cluster, args);
     if (!status)
         status = cluster_stop(cluster, args, &count);
     if (!status && args->json) {

@@ -132,7 +132,7 @@ static bool parse_node(struct cluster *cluster, char *words)
            !strtok_r(NULL, " ", &rest);
 }
 
-static bool parse_line(struct cluster *cluster, char *line)
+static bool parse_cluster_file_line(struct cluster *cluster, char *line)
 {
     if (!strncmp(line, "cluster ", strlen("cluster ")))
         return copy_word(cluster->id, CLUSTER_ID, line + strlen("cluster ")) &&
@@ -153,7 +153,7 @@ static int parse_file(struct cluster *cluster, const struct args *args,
                        "version",
                        path);
     while ((line = strtok_r(NULL, "\n", &rest))) {
-        if (!parse_line(cluster, line))
+        if (!parse_cluster_file_line(cluster, line))
             return failure(args, HF_EPROTO, "%s: malformed line '%.80s ...'",
                            path, line);
     }
@@ -250,7 +250,7 @@ static void write_lines(const struct cluster *cluster, FILE *file)
                       cluster->nodes[i].peer, cluster->nodes[i].client);
 }
 
-static bool sync_directory(const char *path)
+static bool sync_cluster_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool synced = fd >= 0 && !fsync(fd);
@@ -275,7 +275,7 @@ int cluster_write(const struct cluster *cluster, const struct args *args)
     failed = fflush(file) || fsync(fileno(file));
     failed = fclose(file) || failed;
     if (failed || rename(temporary, path) ||
-        !sync_directory(cluster->directory))
+        !sync_cluster_directory(cluster->directory))
         return fail_path(args, path, "write");
     return 0;
 }

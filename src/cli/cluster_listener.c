@@ -84,7 +84,7 @@ static pid_t find_owner(unsigned long inode)
     return owner;
 }
 
-static bool is_loopback(const char *address)
+static bool is_loopback_socket(const char *address)
 {
     return !strncmp(address, "127.", 4) || !strncmp(address, "[::1]", 5) ||
            !strncmp(address, "localhost:", 10);
@@ -96,7 +96,7 @@ pid_t cluster_listener_pid(const char *address)
     unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
     unsigned long inode;
 
-    if (!is_loopback(address))
+    if (!is_loopback_socket(address))
         return 0;
     inode = find_inode(address[0] == '[' ? "/proc/net/tcp6" : "/proc/net/tcp",
                        port);

@@ -100,8 +100,8 @@ static int connect_node(const char *text, int64_t deadline, const char **why)
 
 /* ---- Sending and receiving ----------------------------------------------*/
 
-static bool send_request(int fd, const char *const *words, size_t count,
-                         int64_t deadline)
+static bool send_node_command(int fd, const char *const *words, size_t count,
+                              int64_t deadline)
 {
     char text[REQUEST_MAX];
     int size = snprintf(text, sizeof(text), "*%zu\r\n", count);
@@ -127,7 +127,7 @@ static bool send_request(int fd, const char *const *words, size_t count,
 
 /* Whether `text` contains a whole reply: count the values that are still to
  * come, which an array makes more. */
-static bool is_complete(const char *text, size_t size)
+static bool is_reply_complete(const char *text, size_t size)
 {
     size_t at = 0;
     long values = 1;
@@ -149,7 +149,7 @@ static bool is_complete(const char *text, size_t size)
     return at <= size;
 }
 
-static char *read_reply(int fd, int64_t deadline, const char **why)
+static char *receive_reply(int fd, int64_t deadline, const char **why)
 {
     size_t size = 0, capacity = 4096;
     char *text = malloc(capacity + 1);
@@ -162,7 +162,7 @@ static char *read_reply(int fd, int64_t deadline, const char **why)
             break;
         size += (size_t)rc;
         text[size] = '\0';
-        if (is_complete(text, size))
+        if (is_reply_complete(text, size))
             return text;
         if (size == capacity) {
             char *larger =
@@ -187,8 +187,8 @@ char *cluster_request(const char *address, const char *const *words,
     if (fd < 0)
         return NULL;
     *why = "no answer";
-    if (send_request(fd, words, count, deadline))
-        reply = read_reply(fd, deadline, why);
+    if (send_node_command(fd, words, count, deadline))
+        reply = receive_reply(fd, deadline, why);
     (void)close(fd);
     return reply;
 }

@@ -120,7 +120,7 @@ static const char *find_member(const char *text, const char *name)
     return text ? text + strlen(quoted) : NULL;
 }
 
-static uint64_t read_number(const char *text, const char *name)
+static uint64_t read_json_number(const char *text, const char *name)
 {
     const char *value = find_member(text, name);
 
@@ -148,17 +148,18 @@ static void read_members(struct view *view, const char *reply)
         read_text(at, "address", address, sizeof(address));
         node = add_node(view, address, strlen(address));
         if (node && node->id == 0)
-            node->id = read_number(at, "id");
+            node->id = read_json_number(at, "id");
         at++;
     }
 }
 
-static void read_reply(struct view *view, struct node *node, const char *reply)
+static void parse_status_reply(struct view *view, struct node *node,
+                               const char *reply)
 {
-    node->id = read_number(reply, "id");
-    node->term = read_number(reply, "term");
-    node->commit = read_number(reply, "commit");
-    node->applied = read_number(reply, "applied");
+    node->id = read_json_number(reply, "id");
+    node->term = read_json_number(reply, "term");
+    node->commit = read_json_number(reply, "commit");
+    node->applied = read_json_number(reply, "applied");
     read_text(reply, "role", node->role, sizeof(node->role));
     read_text(reply, "cluster", view->cluster, sizeof(view->cluster));
     if (node->term > view->term)
@@ -178,7 +179,7 @@ static void ask_node(struct view *view, struct node *node)
     node->pid = cluster_listener_pid(node->address);
     if (reply && reply[0] == '$') {
         node->why = NULL;
-        read_reply(view, node, reply);
+        parse_status_reply(view, node, reply);
     } else {
         (void)snprintf(node->role, sizeof(node->role), "unreachable");
         if (reply)
@@ -244,7 +245,7 @@ static void print_node(const struct view *view, const struct node *node)
         (void)printf("%" PRIu64 "\n", lag_of(view, node));
 }
 
-static void print_text(const struct view *view)
+static void print_status_text(const struct view *view)
 {
     if (view->answered > 0)
         (void)printf("cluster %s  term %" PRIu64 "  commit %" PRIu64 "\n",
@@ -268,7 +269,7 @@ static int status_main(struct args *args)
     if (args->json)
         print_json(&view);
     else
-        print_text(&view);
+        print_status_text(&view);
     return view.answered > 0 ? STATUS_OK : STATUS_UNAVAILABLE;
 }
 

@@ -131,7 +131,7 @@ static void encode_config(const struct hf_config *config, struct hf_buf *buf)
     }
 }
 
-static int write_file(struct hf_disk *disk, const struct hf_buf *buf)
+static int write_config_file(struct hf_disk *disk, const struct hf_buf *buf)
 {
     struct hf_disk_file *file = NULL;
     int rc = disk->ops->create(disk, TMP_FILE, &file);
@@ -151,7 +151,7 @@ enum hf_err hf_config_write(const struct hf_config *config,
     int rc;
 
     encode_config(config, &buf);
-    rc = buf.failed ? -ENOMEM : write_file(disk, &buf);
+    rc = buf.failed ? -ENOMEM : write_config_file(disk, &buf);
     hf_buf_fini(&buf);
     if (rc)
         return hf_disk_error(error, disk, HF_CONFIG_FILE, "cannot write", rc);
@@ -160,7 +160,8 @@ enum hf_err hf_config_write(const struct hf_config *config,
 
 /* ---- Reading ------------------------------------------------------------*/
 
-static bool parse_number(const char *text, uint64_t max, uint64_t *number)
+static bool parse_config_number(const char *text, uint64_t max,
+                                uint64_t *number)
 {
     char *end;
 
@@ -171,15 +172,15 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *number)
     return *end == '\0' && errno == 0 && *number <= max;
 }
 
-static bool parse_cluster(const char *text, struct hf_log_cluster *cluster)
+static bool parse_cluster_line(const char *text, struct hf_log_cluster *cluster)
 {
     return strlen(text) == 2 * sizeof(cluster->bytes) &&
            hf_hex_decode(cluster->bytes, sizeof(cluster->bytes), text);
 }
 
 /* Parse "ID PEER CLIENT". */
-static enum hf_err parse_member(struct hf_config *config, char *text,
-                                struct hf_error *error)
+static enum hf_err parse_member_line(struct hf_config *config, char *text,
+                                     struct hf_error *error)
 {
     char *rest = NULL;
     const char *id = strtok_r(text, " ", &rest);
@@ -188,26 +189,26 @@ static enum hf_err parse_member(struct hf_config *config, char *text,
     uint64_t number;
 
     if (!client || strtok_r(NULL, " ", &rest) ||
-        !parse_number(id, UINT64_MAX, &number))
+        !parse_config_number(id, UINT64_MAX, &number))
         return hf_error_set(error, HF_EINVAL,
                             "expected member ID PEER-ADDRESS CLIENT-ADDRESS");
     return hf_config_add(config, number, peer, client, error);
 }
 
-static enum hf_err parse_line(struct hf_config *config, const char *name,
-                              char *value, struct hf_error *error)
+static enum hf_err parse_config_line(struct hf_config *config, const char *name,
+                                     char *value, struct hf_error *error)
 {
     uint64_t number = 0;
     bool valid = true;
 
     if (!strcmp(name, "member"))
-        return parse_member(config, value, error);
+        return parse_member_line(config, value, error);
     if (!strcmp(name, "cluster"))
-        valid = parse_cluster(value, &config->cluster);
+        valid = parse_cluster_line(value, &config->cluster);
     else if (!strcmp(name, "node"))
-        valid = parse_number(value, UINT64_MAX, &config->node);
+        valid = parse_config_number(value, UINT64_MAX, &config->node);
     else if (!strcmp(name, "election_ms") || !strcmp(name, "heartbeat_ms"))
-        valid = parse_number(value, UINT32_MAX, &number);
+        valid = parse_config_number(value, UINT32_MAX, &number);
     else
         return hf_error_set(error, HF_EINVAL, "unknown setting '%.40s'", name);
     if (!valid)
@@ -255,7 +256,7 @@ static enum hf_err parse_config(struct hf_config *config, char *text,
             continue;
         if (value)
             *value++ = '\0';
-        err = value ? parse_line(config, line, value, &cause)
+        err = value ? parse_config_line(config, line, value, &cause)
                     : hf_error_set(&cause, HF_EINVAL, "'%.40s' has no value",
                                    line);
         if (err)

@@ -168,7 +168,7 @@ static void send_link(void *arg, uint64_t link, const void *bytes, size_t size)
 }
 
 /* Whoever connects can make this happen, so lines are limited. */
-static void report_refusal(struct hf_daemon *daemon, const char *why)
+static void report_refused_client(struct hf_daemon *daemon, const char *why)
 {
     hf_time now = hf_time_now();
 
@@ -183,7 +183,7 @@ static void close_link(void *arg, uint64_t link, const char *why)
     struct hf_daemon *daemon = arg;
     struct hf_stream *stream = hf_stream_find(&daemon->streams, link);
 
-    report_refusal(daemon, why);
+    report_refused_client(daemon, why);
     if (!stream || hf_dialer_reconnect(&daemon->dialer, stream))
         return;
     hf_listener_forget(&daemon->links);

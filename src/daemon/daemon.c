@@ -96,7 +96,7 @@ static void on_timer(uv_timer_t *timer)
 }
 
 /* Wake up at the node's deadline; at once if there is input already. */
-static void arm_timer(struct hf_daemon *daemon, hf_time now)
+static void arm_turn_timer(struct hf_daemon *daemon, hf_time now)
 {
     hf_time deadline = daemon->dirty ? now : hf_node_deadline(daemon->node);
 
@@ -126,7 +126,7 @@ static void run_turn(struct hf_daemon *daemon)
         (daemon->state == HF_DAEMON_LEAVING && hf_node_has_left(daemon->node)))
         end_daemon(daemon);
     else
-        arm_timer(daemon, now);
+        arm_turn_timer(daemon, now);
 }
 
 /* Input was reported by the callbacks of the loop. The node acts on all of it

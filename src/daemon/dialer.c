@@ -8,7 +8,7 @@
 
 static void connect_peer(struct hf_dialer_peer *peer);
 
-static void on_retry(uv_timer_t *timer)
+static void on_dial_timer(uv_timer_t *timer)
 {
     connect_peer(HF_CONTAINER(timer, struct hf_dialer_peer, retry));
 }
@@ -31,7 +31,7 @@ static void schedule_retry(struct hf_dialer_peer *peer)
 {
     if (peer->dialer->is_closing)
         return;
-    (void)uv_timer_start(&peer->retry, on_retry, pause_of(peer), 0);
+    (void)uv_timer_start(&peer->retry, on_dial_timer, pause_of(peer), 0);
     peer->attempts++;
 }
 
@@ -52,7 +52,8 @@ static void on_end(struct hf_stream *stream)
 }
 
 /* A peer sends on its own connection; what comes here has no meaning. */
-static void on_data(struct hf_stream *stream, const void *data, size_t size)
+static void on_unexpected_data(struct hf_stream *stream, const void *data,
+                               size_t size)
 {
     (void)stream;
     (void)data;
@@ -60,7 +61,7 @@ static void on_data(struct hf_stream *stream, const void *data, size_t size)
 }
 
 static const struct hf_stream_kind peer_kind = {
-    .on_data = on_data,
+    .on_data = on_unexpected_data,
     .on_end = on_end,
 };
 
@@ -74,7 +75,7 @@ static void fail_attempt(struct hf_dialer_peer *peer, int status)
                           status == UV_ECONNREFUSED);
 }
 
-static void on_connected(uv_connect_t *request, int status)
+static void on_dialed(uv_connect_t *request, int status)
 {
     struct hf_dialer_peer *peer =
         HF_CONTAINER(request, struct hf_dialer_peer, connect);
@@ -98,7 +99,7 @@ static void connect_peer(struct hf_dialer_peer *peer)
     peer->stream = hf_stream_new(peer->dialer->streams, &peer_kind, peer);
     if (peer->stream)
         rc = uv_tcp_connect(&peer->connect, &peer->stream->tcp,
-                            &peer->address.socket.any, on_connected);
+                            &peer->address.socket.any, on_dialed);
     if (rc)
         fail_attempt(peer, rc);
 }

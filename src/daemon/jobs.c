@@ -39,14 +39,14 @@ static void on_upkeep_done(void *arg)
 
 /* ---- Snapshots ----------------------------------------------------------*/
 
-static void run_job(void *arg)
+static void run_node_job(void *arg)
 {
     struct hf_daemon *daemon = arg;
 
     hf_node_job_run(daemon->job);
 }
 
-static void on_job_done(void *arg)
+static void on_worker_done(void *arg)
 {
     struct hf_daemon *daemon = arg;
     struct hf_node_job *job = daemon->job;
@@ -70,7 +70,8 @@ void hf_daemon_start_jobs(struct hf_daemon *daemon)
         hf_worker_start(&daemon->upkeeper, run_upkeep, on_upkeep_done, daemon);
     if (!daemon->snapshotter.busy &&
         (daemon->job = hf_node_job_begin(daemon->node)))
-        hf_worker_start(&daemon->snapshotter, run_job, on_job_done, daemon);
+        hf_worker_start(&daemon->snapshotter, run_node_job, on_worker_done,
+                        daemon);
 }
 
 enum hf_err hf_daemon_open_workers(struct hf_daemon *daemon,

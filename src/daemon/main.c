@@ -89,10 +89,10 @@ static int init_node(struct hf_options *options)
 
 /* ---- Running ------------------------------------------------------------*/
 
-static enum hf_err open_directory(const struct hf_options *options,
-                                  struct hf_disk *disk,
-                                  struct hf_config *config,
-                                  struct hf_error *error)
+static enum hf_err open_node_directory(const struct hf_options *options,
+                                       struct hf_disk *disk,
+                                       struct hf_config *config,
+                                       struct hf_error *error)
 {
     enum hf_err err = hf_config_read(config, disk, error);
 
@@ -114,7 +114,7 @@ static int run_node(const struct hf_options *options)
     enum hf_err err = open_disk(options->dir, false, &disk, &error);
 
     if (!err)
-        err = open_directory(options, disk, &config, &error);
+        err = open_node_directory(options, disk, &config, &error);
     if (!err) {
         hf_notice_set_node(config.node);
         hf_notice("starting: holdfastd %s, directory %s", HF_VERSION,

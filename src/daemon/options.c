@@ -52,9 +52,9 @@ void hf_options_show_help(void)
 
 /* ---- Values -------------------------------------------------------------*/
 
-static enum hf_err parse_number(const char *name, const char *text,
-                                uint64_t max, uint64_t *number,
-                                struct hf_error *error)
+static enum hf_err parse_decimal(const char *name, const char *text,
+                                 uint64_t max, uint64_t *number,
+                                 struct hf_error *error)
 {
     char *end;
 
@@ -96,14 +96,15 @@ static enum hf_err parse_member(struct hf_options *options, char *text,
                             text);
     *peer++ = '\0';
     *client++ = '\0';
-    err = parse_number("--member", text, UINT64_MAX, &id, error);
+    err = parse_decimal("--member", text, UINT64_MAX, &id, error);
     if (!err)
         err = hf_config_add(&options->config, id, peer, client, error);
     return err;
 }
 
-static enum hf_err parse_value(struct hf_options *options, const char *name,
-                               char *value, struct hf_error *error)
+static enum hf_err parse_option_value(struct hf_options *options,
+                                      const char *name, char *value,
+                                      struct hf_error *error)
 {
     uint64_t number = 0;
     enum hf_err err = HF_OK;
@@ -115,16 +116,16 @@ static enum hf_err parse_value(struct hf_options *options, const char *name,
     } else if (!strcmp(name, "--member")) {
         err = parse_member(options, value, error);
     } else if (!strcmp(name, "--node")) {
-        err =
-            parse_number(name, value, UINT64_MAX, &options->config.node, error);
+        err = parse_decimal(name, value, UINT64_MAX, &options->config.node,
+                            error);
     } else if (!strcmp(name, "--election-ms")) {
-        err = parse_number(name, value, UINT32_MAX, &number, error);
+        err = parse_decimal(name, value, UINT32_MAX, &number, error);
         options->config.election_ms = (uint32_t)number;
     } else if (!strcmp(name, "--heartbeat-ms")) {
-        err = parse_number(name, value, UINT32_MAX, &number, error);
+        err = parse_decimal(name, value, UINT32_MAX, &number, error);
         options->config.heartbeat_ms = (uint32_t)number;
     } else {
-        err = parse_number(name, value, 65535, &number, error);
+        err = parse_decimal(name, value, 65535, &number, error);
         options->ready_fd = (int)number;
     }
     return err;
@@ -161,8 +162,8 @@ static bool parse_flag(struct hf_options *options, const char *name)
 
 /* Parse "--name", "--name=value" or "--name value" at the start of `argv`, and
  * increment `*used` for each word. */
-static enum hf_err parse_option(struct hf_options *options, char **argv,
-                                size_t *used, struct hf_error *error)
+static enum hf_err parse_daemon_option(struct hf_options *options, char **argv,
+                                       size_t *used, struct hf_error *error)
 {
     char *value = strchr(argv[0], '=');
 
@@ -180,7 +181,7 @@ static enum hf_err parse_option(struct hf_options *options, char **argv,
     }
     if (!value)
         return hf_error_set(error, HF_EINVAL, "%s requires a value", argv[0]);
-    return parse_value(options, argv[0], value, error);
+    return parse_option_value(options, argv[0], value, error);
 }
 
 static enum hf_err check_options(const struct hf_options *options,
@@ -211,7 +212,7 @@ enum hf_err hf_options_parse(struct hf_options *options, char **argv,
 
     *options = (struct hf_options){.ready_fd = -1};
     while (!err && argv[next])
-        err = parse_option(options, argv + next, &next, error);
+        err = parse_daemon_option(options, argv + next, &next, error);
     if (err || options->action == HF_OPTIONS_HELP ||
         options->action == HF_OPTIONS_VERSION)
         return err;

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum hf_err lock_file(int fd, const char *path, struct hf_error *error)
+static enum hf_err lock_pid_file(int fd, const char *path,
+                                 struct hf_error *error)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
@@ -25,7 +26,7 @@ static enum hf_err lock_file(int fd, const char *path, struct hf_error *error)
 }
 
 /* What the file contains is only for people, so errors do not matter. */
-static void write_number(int fd)
+static void write_pid(int fd)
 {
     char text[32];
     int size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
@@ -48,11 +49,11 @@ enum hf_err hf_pid_file_lock(const char *directory, struct hf_error *error)
     if (fd < 0)
         return hf_error_set(error, HF_ESYSTEM, "%s: cannot open: %s", path,
                             strerror(errno));
-    err = lock_file(fd, path, error);
+    err = lock_pid_file(fd, path, error);
     if (err) {
         (void)close(fd);
         return err;
     }
-    write_number(fd); /* `fd` stays open, because closing it would unlock */
+    write_pid(fd); /* `fd` stays open, because closing it would unlock */
     return HF_OK;
 }

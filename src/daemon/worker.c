@@ -4,7 +4,7 @@
 #include "base/container.h"
 #include "base/thread.h"
 
-static void *worker_main(void *arg)
+static void *daemon_worker_main(void *arg)
 {
     struct hf_worker *worker = arg;
 
@@ -50,7 +50,7 @@ int hf_worker_open(struct hf_worker *worker, uv_loop_t *loop)
     worker->busy = worker->queued = worker->ended = worker->stop = false;
     (void)pthread_mutex_init(&worker->mutex, NULL);
     (void)pthread_cond_init(&worker->changed, NULL);
-    rc = hf_thread_start(&worker->thread, worker_main, worker);
+    rc = hf_thread_start(&worker->thread, daemon_worker_main, worker);
     if (rc)
         uv_close((uv_handle_t *)&worker->finished, NULL);
     return -rc;

@@ -13,7 +13,8 @@
 #define TMP_IDENTITY HF_SEGMENT_TMP HF_IDENTITY_FILE
 #define TMP_AT_ONCE 16
 
-static enum hf_err lock_directory(struct hf_disk *disk, struct hf_error *error)
+static enum hf_err lock_node_directory(struct hf_disk *disk,
+                                       struct hf_error *error)
 {
     int rc = disk->ops->lock(disk, LOCK_FILE);
 
@@ -37,7 +38,7 @@ struct content {
     size_t tmp_count;
 };
 
-static void on_name(void *arg, const char *name)
+static void on_directory_name(void *arg, const char *name)
 {
     struct content *content = arg;
 
@@ -61,7 +62,7 @@ static enum hf_err read_content(struct hf_disk *disk, struct content *content,
     int rc;
 
     memset(content, 0, sizeof(*content));
-    rc = disk->ops->list(disk, on_name, content);
+    rc = disk->ops->list(disk, on_directory_name, content);
     return rc ? hf_disk_error(error, disk, "", "cannot list", rc) : HF_OK;
 }
 
@@ -170,7 +171,7 @@ enum hf_err hf_directory_init(struct hf_disk *disk,
         completed.segment_size = HF_WAL_SEGMENT_SIZE;
     err = check_identity(disk, &completed, error);
     if (!err)
-        err = lock_directory(disk, error);
+        err = lock_node_directory(disk, error);
     if (!err)
         err = check_empty(disk, error);
     if (!err)
@@ -267,7 +268,7 @@ enum hf_err hf_directory_open(struct hf_disk *disk,
                               struct hf_error *error)
 {
     struct hf_log_identity found = {0};
-    enum hf_err err = lock_directory(disk, error);
+    enum hf_err err = lock_node_directory(disk, error);
 
     if (!err)
         err = read_identity(disk, &found, error);

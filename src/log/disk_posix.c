@@ -134,8 +134,8 @@ static ssize_t read_file(struct hf_disk_file *file, uint64_t offset, void *to,
     return got < 0 ? -errno : got;
 }
 
-static ssize_t write_file(struct hf_disk_file *file, uint64_t offset,
-                          const void *from, size_t size)
+static ssize_t disk_write_file(struct hf_disk_file *file, uint64_t offset,
+                               const void *from, size_t size)
 {
     ssize_t put;
 
@@ -184,7 +184,7 @@ static int sync_file(struct hf_disk_file *file)
     return result_of(fdatasync(fd_of(file)));
 }
 
-static int sync_directory(struct hf_disk *disk)
+static int disk_sync_directory(struct hf_disk *disk)
 {
     return result_of(fsync(disk_of(disk)->fd));
 }
@@ -203,7 +203,7 @@ static int remove_file(struct hf_disk *disk, const char *name)
 
 /* A lock of flock() belongs to the open file, so it does not disappear when
  * the process closes another descriptor of the same file. */
-static int lock_file(struct hf_disk *disk, const char *name)
+static int disk_lock_file(struct hf_disk *disk, const char *name)
 {
     struct posix_disk *self = disk_of(disk);
     int fd =
@@ -239,15 +239,15 @@ static const struct hf_disk_ops posix_ops = {
     .close = close_file,
     .size = file_size,
     .read = read_file,
-    .write = write_file,
+    .write = disk_write_file,
     .prewrite = prewrite_file,
     .truncate = truncate_file,
     .sync = sync_file,
-    .sync_directory = sync_directory,
+    .sync_directory = disk_sync_directory,
     .rename = rename_file,
     .remove = remove_file,
     .space = space_left,
-    .lock = lock_file,
+    .lock = disk_lock_file,
     .close_directory = close_directory,
 };
 

@@ -3,7 +3,7 @@
 #define MAGIC UINT64_C(0x3144494746482121) /* "!!HFGID1" */
 #define CHECKSUM_SIZE 8
 
-static uint64_t compute_checksum(const void *data, size_t size)
+static uint64_t identity_checksum(const void *data, size_t size)
 {
     static const struct hf_seed zero;
 
@@ -21,7 +21,7 @@ void hf_identity_encode(const struct hf_log_identity *identity,
     hf_buf_u64(buf, identity->segment_size);
     hf_buf_u64(buf, 0); /* reserved */
     if (!buf->failed)
-        hf_buf_u64(buf, compute_checksum(buf->data, buf->size));
+        hf_buf_u64(buf, identity_checksum(buf->data, buf->size));
 }
 
 enum hf_err hf_identity_decode(const void *data, size_t size,
@@ -45,7 +45,7 @@ enum hf_err hf_identity_decode(const void *data, size_t size,
     decoded.segment_size = hf_reader_u64(&reader);
     (void)hf_reader_u64(&reader);
     if (size != HF_IDENTITY_SIZE ||
-        hf_reader_u64(&reader) != compute_checksum(data, end))
+        hf_reader_u64(&reader) != identity_checksum(data, end))
         return HF_EPROTO;
     *identity = decoded;
     return HF_OK;

@@ -59,8 +59,8 @@ static void store_u64(uint8_t *to, uint64_t x)
         to[i] = (uint8_t)(x >> (8 * i));
 }
 
-static uint64_t compute_checksum(const uint8_t *data, size_t padded,
-                                 const struct hf_seed *secret)
+static uint64_t record_checksum(const uint8_t *data, size_t padded,
+                                const struct hf_seed *secret)
 {
     return hf_siphash(secret, data + CHECKSUM_SIZE, padded - CHECKSUM_SIZE);
 }
@@ -76,13 +76,14 @@ void hf_record_seal(uint8_t *data, size_t padded, struct hf_record *record,
     store_u64(data + 40, record->state.vote);
     store_u64(data + 48, record->state.last_index);
     store_u64(data + 56, record->state.last_term);
-    record->checksum = compute_checksum(data, padded, secret);
+    record->checksum = record_checksum(data, padded, secret);
     store_u64(data, record->checksum);
 }
 
 /* ---- Reading ------------------------------------------------------------*/
 
-static uint32_t decode_header(const uint8_t *data, struct hf_record *record)
+static uint32_t decode_record_header(const uint8_t *data,
+                                     struct hf_record *record)
 {
     struct hf_reader reader = {.data = data, .size = HF_RECORD_HEADER};
     uint32_t magic;
@@ -104,14 +105,15 @@ bool hf_record_check(const uint8_t *data, size_t available, uint64_t epoch,
 {
     struct hf_record header;
 
-    if (available < HF_RECORD_SECTOR || decode_header(data, &header) != MAGIC)
+    if (available < HF_RECORD_SECTOR ||
+        decode_record_header(data, &header) != MAGIC)
         return false;
     if (header.size < HF_RECORD_HEADER || header.size > available ||
         hf_record_padded(header.size) > available)
         return false;
     if (header.epoch != epoch)
         return false;
-    if (compute_checksum(data, hf_record_padded(header.size), secret) !=
+    if (record_checksum(data, hf_record_padded(header.size), secret) !=
         header.checksum)
         return false;
     *record = header;

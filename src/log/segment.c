@@ -38,7 +38,7 @@ bool hf_segment_parse(const char *name, const char *prefix, uint64_t *number)
 
 /* ---- The header ---------------------------------------------------------*/
 
-static uint64_t compute_checksum(const void *data)
+static uint64_t header_checksum(const void *data)
 {
     static const struct hf_seed zero;
 
@@ -59,12 +59,13 @@ static void encode_header(struct hf_buf *buf,
     hf_buf_u64(buf, epoch);
     hf_buf_u64(buf, 0); /* reserved */
     if (!buf->failed)
-        hf_buf_u64(buf, compute_checksum(buf->data));
+        hf_buf_u64(buf, header_checksum(buf->data));
     hf_buf_raw(buf, zeros, HF_SEGMENT_START - buf->size);
 }
 
-static int write_header(struct hf_disk_file *file,
-                        const struct hf_log_identity *identity, uint64_t epoch)
+static int write_segment_header(struct hf_disk_file *file,
+                                const struct hf_log_identity *identity,
+                                uint64_t epoch)
 {
     struct hf_buf buf = {0};
     int rc;
@@ -82,7 +83,7 @@ struct header {
     uint64_t node, size, epoch, checksum;
 };
 
-static struct header decode_header(const uint8_t *data)
+static struct header decode_segment_header(const uint8_t *data)
 {
     struct hf_reader reader = {.data = data, .size = HF_SEGMENT_START};
     struct header header = {0};
@@ -98,15 +99,17 @@ static struct header decode_header(const uint8_t *data)
     return header;
 }
 
-static enum hf_err refuse(const struct hf_disk_file *file, enum hf_err code,
-                          struct hf_error *error, const char *why)
+static enum hf_err refuse_segment(const struct hf_disk_file *file,
+                                  enum hf_err code, struct hf_error *error,
+                                  const char *why)
 {
     return hf_error_set(error, code, "%s/%s: %s", file->disk->path, file->name,
                         why);
 }
 
-static enum hf_err check_size(const struct hf_disk_file *file, uint64_t size,
-                              uint64_t wanted, struct hf_error *error)
+static enum hf_err check_segment_size(const struct hf_disk_file *file,
+                                      uint64_t size, uint64_t wanted,
+                                      struct hf_error *error)
 {
     if (size == wanted)
         return HF_OK;
@@ -123,30 +126,33 @@ enum hf_err hf_segment_check(const struct hf_disk_file *file,
                              const struct hf_log_identity *identity,
                              uint64_t epoch, struct hf_error *error)
 {
-    enum hf_err err = check_size(file, size, identity->segment_size, error);
+    enum hf_err err =
+        check_segment_size(file, size, identity->segment_size, error);
     struct header header;
 
     if (err)
         return err;
-    header = decode_header(data);
+    header = decode_segment_header(data);
     if (header.magic != MAGIC)
-        return refuse(file, HF_EPROTO, error,
-                      "bad header at offset 0: not a log segment");
-    if (header.checksum != compute_checksum(data))
-        return refuse(file, HF_EPROTO, error,
-                      "bad header at offset 0: wrong checksum");
+        return refuse_segment(file, HF_EPROTO, error,
+                              "bad header at offset 0: not a log segment");
+    if (header.checksum != header_checksum(data))
+        return refuse_segment(file, HF_EPROTO, error,
+                              "bad header at offset 0: wrong checksum");
     if (header.version > HF_SEGMENT_VERSION)
-        return refuse(file, HF_EUNSUPPORTED, error,
-                      "written by a newer version of holdfast: upgrade this "
-                      "node first");
+        return refuse_segment(
+            file, HF_EUNSUPPORTED, error,
+            "written by a newer version of holdfast: upgrade this "
+            "node first");
     if (memcmp(&header.cluster, &identity->cluster, sizeof(header.cluster)) !=
             0 ||
         header.node != identity->node)
-        return refuse(file, HF_EINVAL, error,
-                      "belongs to another cluster or node");
+        return refuse_segment(file, HF_EINVAL, error,
+                              "belongs to another cluster or node");
     if (header.epoch != epoch || header.size != size)
-        return refuse(file, HF_EPROTO, error,
-                      "bad header at offset 0: belongs to another file");
+        return refuse_segment(
+            file, HF_EPROTO, error,
+            "bad header at offset 0: belongs to another file");
     return HF_OK;
 }
 
@@ -191,7 +197,7 @@ static int become_segment(struct hf_disk_file *file, const char *name,
 {
     struct hf_disk *disk = file->disk;
     char final[HF_DISK_NAME];
-    int rc = write_header(file, identity, epoch);
+    int rc = write_segment_header(file, identity, epoch);
 
     hf_segment_name(final, HF_SEGMENT_LOG, epoch);
     if (!rc)

@@ -21,7 +21,7 @@ struct snapshot_list {
 };
 
 /* Insert in order. If the list is full, the oldest one is left out. */
-static void on_name(void *arg, const char *name)
+static void on_snapshot_name(void *arg, const char *name)
 {
     struct snapshot_list *list = arg;
     uint64_t index;
@@ -47,7 +47,7 @@ static enum hf_err list_snapshots(struct hf_disk *disk,
     int rc;
 
     list->count = 0;
-    rc = disk->ops->list(disk, on_name, list);
+    rc = disk->ops->list(disk, on_snapshot_name, list);
     return rc ? hf_disk_error(error, disk, "", "cannot list", rc) : HF_OK;
 }
 

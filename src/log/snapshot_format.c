@@ -88,8 +88,9 @@ void hf_snapshot_format_sum(struct hf_snapshot_sum *sum, const void *block,
 
 /* ---- Verifying ----------------------------------------------------------*/
 
-static enum hf_err refuse(const struct hf_disk_file *file, enum hf_err code,
-                          const char *why, struct hf_error *error)
+static enum hf_err refuse_snapshot(const struct hf_disk_file *file,
+                                   enum hf_err code, const char *why,
+                                   struct hf_error *error)
 {
     return hf_error_set(error, code, "%s/%s: %s", file->disk->path, file->name,
                         why);
@@ -104,7 +105,8 @@ static enum hf_err read_exactly(struct hf_disk_file *file, uint64_t offset,
         return hf_disk_error(error, file->disk, file->name, "cannot read",
                              (int)got);
     if ((size_t)got < size)
-        return refuse(file, HF_EPROTO, "the snapshot is truncated", error);
+        return refuse_snapshot(file, HF_EPROTO, "the snapshot is truncated",
+                               error);
     return HF_OK;
 }
 
@@ -120,20 +122,23 @@ static enum hf_err check_header(struct hf_disk_file *file,
         return err;
     err = hf_snapshot_format_decode(bytes, header);
     if (err == HF_EUNSUPPORTED)
-        return refuse(file, err,
-                      "written by a newer version of holdfast: upgrade this "
-                      "node first",
-                      error);
+        return refuse_snapshot(
+            file, err,
+            "written by a newer version of holdfast: upgrade this "
+            "node first",
+            error);
     if (err)
-        return refuse(file, err, "bad snapshot header at offset 0", error);
+        return refuse_snapshot(file, err, "bad snapshot header at offset 0",
+                               error);
     if (memcmp(&header->cluster, cluster, sizeof(*cluster)) != 0)
-        return refuse(file, HF_EINVAL, "a snapshot of another cluster", error);
+        return refuse_snapshot(file, HF_EINVAL, "a snapshot of another cluster",
+                               error);
     return HF_OK;
 }
 
-static enum hf_err check_size(struct hf_disk_file *file,
-                              const struct hf_snapshot_header *header,
-                              struct hf_error *error)
+static enum hf_err check_snapshot_size(struct hf_disk_file *file,
+                                       const struct hf_snapshot_header *header,
+                                       struct hf_error *error)
 {
     uint64_t expected = hf_snapshot_format_size(header);
     uint64_t size = 0;
@@ -170,9 +175,9 @@ static enum hf_err check_body(struct hf_disk_file *file,
         left -= size;
     }
     if (sum.sum != header->body_sum)
-        return refuse(file, HF_EPROTO,
-                      "the checksum of the snapshot is wrong: it is damaged",
-                      error);
+        return refuse_snapshot(
+            file, HF_EPROTO,
+            "the checksum of the snapshot is wrong: it is damaged", error);
     return HF_OK;
 }
 
@@ -186,7 +191,7 @@ enum hf_err hf_snapshot_format_verify(struct hf_disk_file *file,
     enum hf_err err = check_header(file, cluster, &found, error);
 
     if (!err)
-        err = check_size(file, &found, error);
+        err = check_snapshot_size(file, &found, error);
     if (err)
         return err;
     block = malloc(HF_SNAPSHOT_FORMAT_BLOCK);

@@ -77,9 +77,9 @@ struct hf_snapshot_writer {
     uint8_t block[HF_SNAPSHOT_FORMAT_BLOCK];
 };
 
-static enum hf_err write_at(struct hf_disk_file *file, uint64_t offset,
-                            const void *data, size_t size,
-                            struct hf_error *error)
+static enum hf_err write_snapshot_at(struct hf_disk_file *file, uint64_t offset,
+                                     const void *data, size_t size,
+                                     struct hf_error *error)
 {
     int rc = hf_disk_write(file, offset, data, size);
 
@@ -91,9 +91,9 @@ static enum hf_err write_at(struct hf_disk_file *file, uint64_t offset,
 static enum hf_err write_block(struct hf_snapshot_writer *writer,
                                struct hf_error *error)
 {
-    enum hf_err err =
-        write_at(writer->file, HF_SNAPSHOT_FORMAT_START + writer->written,
-                 writer->block, writer->used, error);
+    enum hf_err err = write_snapshot_at(
+        writer->file, HF_SNAPSHOT_FORMAT_START + writer->written, writer->block,
+        writer->used, error);
 
     if (err)
         return err;
@@ -165,14 +165,14 @@ enum hf_err hf_snapshot_writer_add(struct hf_snapshot_writer *writer,
     return add_body(writer, data, size, error);
 }
 
-static enum hf_err write_header(struct hf_snapshot_writer *writer,
-                                struct hf_error *error)
+static enum hf_err write_snapshot_header(struct hf_snapshot_writer *writer,
+                                         struct hf_error *error)
 {
     uint8_t bytes[HF_SNAPSHOT_FORMAT_START];
 
     writer->header.body_sum = writer->sum.sum;
     hf_snapshot_format_encode(&writer->header, bytes);
-    return write_at(writer->file, 0, bytes, sizeof(bytes), error);
+    return write_snapshot_at(writer->file, 0, bytes, sizeof(bytes), error);
 }
 
 enum hf_err hf_snapshot_writer_finish(struct hf_snapshot_writer *writer,
@@ -181,7 +181,7 @@ enum hf_err hf_snapshot_writer_finish(struct hf_snapshot_writer *writer,
     enum hf_err err = writer->used > 0 ? write_block(writer, error) : HF_OK;
 
     if (!err)
-        err = write_header(writer, error);
+        err = write_snapshot_header(writer, error);
     if (!err)
         err = publish_temporary(writer->file,
                                 hf_snapshot_format_size(&writer->header),
@@ -255,8 +255,8 @@ enum hf_err hf_snapshot_transfer_add(struct hf_snapshot_transfer *transfer,
     if (offset > transfer->have || offset + size <= transfer->have)
         return HF_OK;
     known = (size_t)(transfer->have - offset);
-    err = write_at(transfer->file, transfer->have,
-                   (const uint8_t *)data + known, size - known, error);
+    err = write_snapshot_at(transfer->file, transfer->have,
+                            (const uint8_t *)data + known, size - known, error);
     if (!err)
         transfer->have = offset + size;
     return err;

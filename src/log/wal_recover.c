@@ -50,7 +50,7 @@ static enum hf_err fail_at(const struct recovery *recovery, size_t segment,
 
 /* ---- The files ----------------------------------------------------------*/
 
-static void on_name(void *arg, const char *name)
+static void on_segment_name(void *arg, const char *name)
 {
     struct recovery *recovery = arg;
     struct hf_wal *wal = recovery->wal;
@@ -92,7 +92,7 @@ static enum hf_err list_segments(struct recovery *recovery)
 {
     struct hf_wal *wal = recovery->wal;
     struct hf_disk *disk = wal->disk;
-    int rc = disk->ops->list(disk, on_name, recovery);
+    int rc = disk->ops->list(disk, on_segment_name, recovery);
 
     if (rc)
         return hf_disk_error(recovery->error, disk, "", "cannot list", rc);
@@ -170,7 +170,7 @@ static enum hf_err read_segment(struct recovery *recovery, size_t i)
 
 /* ---- The records --------------------------------------------------------*/
 
-static void on_base(void *arg, uint64_t index, uint64_t term)
+static void recover_base(void *arg, uint64_t index, uint64_t term)
 {
     struct recovery *recovery = arg;
 
@@ -182,8 +182,8 @@ static void on_base(void *arg, uint64_t index, uint64_t term)
     recovery->visitor->base(recovery->visitor->arg, index, term);
 }
 
-static enum hf_err on_entry(void *arg, uint64_t index,
-                            const struct hf_log_entry *entry)
+static enum hf_err recover_entry(void *arg, uint64_t index,
+                                 const struct hf_log_entry *entry)
 {
     struct recovery *recovery = arg;
     struct hf_wal_segment *segment = &recovery->wal->segments[recovery->at];
@@ -205,13 +205,14 @@ static void start_state(struct recovery *recovery,
     recovery->started = true;
     recovery->previous = record->previous;
     recovery->state = record->state;
-    on_base(recovery, record->state.last_index, record->state.last_term);
+    recover_base(recovery, record->state.last_index, record->state.last_term);
 }
 
 static enum hf_err replay_record(struct recovery *recovery, uint64_t offset,
                                  const struct hf_record *record)
 {
-    const struct hf_log_visitor visitor = {on_base, on_entry, recovery};
+    const struct hf_log_visitor visitor = {recover_base, recover_entry,
+                                           recovery};
     enum hf_err err;
 
     if (!recovery->started)

@@ -6,7 +6,8 @@
 /* ---- Grants -------------------------------------------------------------*/
 
 /* The leader sends the grant to the node that has the client. */
-static void push_grant(struct hf_node *node, const struct hf_node_grant *grant)
+static void push_applied_grant(struct hf_node *node,
+                               const struct hf_node_grant *grant)
 {
     uint64_t origin = hf_sessions_origin(node, grant->session);
     struct hf_peer *peer = hf_peers_find(node, origin);
@@ -35,7 +36,8 @@ static int64_t age_of(const struct hf_node *node, uint64_t index, uint64_t term,
 
 /* A node that does not lead reports a grant, without its age, only if the
  * leader's report has not arrived. */
-static void report_grants(struct hf_node *node, uint64_t index, uint64_t term)
+static void report_applied_grants(struct hf_node *node, uint64_t index,
+                                  uint64_t term)
 {
     struct hf_node_grant grant;
     hf_time noted;
@@ -43,7 +45,7 @@ static void report_grants(struct hf_node *node, uint64_t index, uint64_t term)
     while (hf_node_replica_take_grant(&node->replica, &grant, &noted)) {
         grant.age_ms = age_of(node, index, term, noted);
         if (hf_node_leads(node))
-            push_grant(node, &grant);
+            push_applied_grant(node, &grant);
         else if (grant.token > node->attachments.pushed)
             hf_attachments_push(node, &grant);
     }
@@ -80,7 +82,7 @@ static void apply_command(struct hf_node *node, uint64_t index,
         return;
     }
     hf_sessions_applied(node, &command, &result);
-    report_grants(node, index, entry->term);
+    report_applied_grants(node, index, entry->term);
     if (entry->term == node->leading_term)
         hf_proposals_applied(node, index, &result);
 }

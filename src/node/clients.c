@@ -193,8 +193,8 @@ void hf_clients_on_unsent(struct hf_clients *clients, uint64_t number,
 
 /* ---- Turns --------------------------------------------------------------*/
 
-static void on_grant(void *arg, uint64_t number,
-                     const struct hf_node_grant *grant)
+static void on_client_grant(void *arg, uint64_t number,
+                            const struct hf_node_grant *grant)
 {
     struct hf_conn *conn = hf_conn_find(arg, number);
     const struct hf_mux_push push = {
@@ -244,7 +244,7 @@ static void on_restored(void *arg)
     restore_conns(&clients->closing);
 }
 
-static void on_leader(void *arg, uint64_t leader)
+static void on_leader_changed(void *arg, uint64_t leader)
 {
     struct hf_clients *clients = arg;
     struct hf_buf *push = hf_clients_scratch(clients);
@@ -378,10 +378,10 @@ static hf_time deadline(void *arg)
 }
 
 const struct hf_node_hooks hf_clients_hooks = {
-    .on_grant = on_grant,
+    .on_grant = on_client_grant,
     .on_applied = on_applied,
     .on_restored = on_restored,
-    .on_leader = on_leader,
+    .on_leader = on_leader_changed,
     .on_turn = on_turn,
     .deadline = deadline,
 };

@@ -115,7 +115,7 @@ static enum hf_err keep_command(struct hf_conn_claim *claim,
 /* ---- The end of a command -----------------------------------------------*/
 
 /* The caller has replied. */
-static void finish_claim(struct hf_conn_claim *claim)
+static void finish_plain_claim(struct hf_conn_claim *claim)
 {
     struct hf_conn *conn = claim->conn;
 
@@ -132,7 +132,7 @@ static void fail_claim(struct hf_conn_claim *claim, enum hf_err err,
                        const char *text)
 {
     hf_conn_reply_error(claim->conn, err, text);
-    finish_claim(claim);
+    finish_plain_claim(claim);
 }
 
 /* A LOCK in doubt has a nonce that the caller may not know, and needs to cancel
@@ -164,7 +164,7 @@ static void fail_outcome(struct hf_conn_claim *claim,
     hf_resp_write_error(&conn->output, HF_CODE_NOSPACE,
                         hf_op_error_text(outcome));
     hf_conn_wrote(conn);
-    finish_claim(claim);
+    finish_plain_claim(claim);
 }
 
 static void reply_grant(struct hf_conn_claim *claim, uint64_t token,
@@ -180,7 +180,7 @@ static void reply_grant(struct hf_conn_claim *claim, uint64_t token,
     hf_resp_write_integer(output, (int64_t)token);
     hf_resp_write_integer(output, age_ms > 0 ? age_ms : 0);
     hf_conn_wrote(claim->conn);
-    finish_claim(claim);
+    finish_plain_claim(claim);
 }
 
 /* ---- Steps --------------------------------------------------------------*/
@@ -212,8 +212,8 @@ static void start_waiting(struct hf_conn_claim *claim)
 
 /* The claim holds the key. Without an anchor the lease may have started at any
  * time since the LOCK, so it is renewed, and the renewal is the anchor. */
-static void take_grant(struct hf_conn_claim *claim, uint64_t token,
-                       int64_t age_ms)
+static void take_claim_grant(struct hf_conn_claim *claim, uint64_t token,
+                             int64_t age_ms)
 {
     if (age_ms >= 0) {
         reply_grant(claim, token, age_ms);
@@ -254,8 +254,8 @@ static bool is_session_lost(const struct hf_node_outcome *outcome)
     return !outcome->err && outcome->result.err == HF_EINDOUBT;
 }
 
-static void on_command_done(struct hf_op *op,
-                            const struct hf_node_outcome *outcome)
+static void on_claim_command_done(struct hf_op *op,
+                                  const struct hf_node_outcome *outcome)
 {
     struct hf_conn_claim *claim = op->conn->claim;
 
@@ -271,7 +271,7 @@ static void on_command_done(struct hf_op *op,
         fail_claim(claim, outcome->result.err, NULL);
     } else {
         hf_conn_reply_ok(op->conn);
-        finish_claim(claim);
+        finish_plain_claim(claim);
     }
 }
 
@@ -298,7 +298,8 @@ static void on_renewed(struct hf_op *op, const struct hf_node_outcome *outcome)
                     outcome->err ? 0 : claim->renewed - claim->queued);
 }
 
-static void on_opened(struct hf_op *op, const struct hf_node_outcome *outcome)
+static void on_claim_session_opened(struct hf_op *op,
+                                    const struct hf_node_outcome *outcome)
 {
     struct hf_conn *conn = op->conn;
     struct hf_conn_claim *claim = conn->claim;
@@ -320,7 +321,7 @@ static void on_opened(struct hf_op *op, const struct hf_node_outcome *outcome)
     set_due(claim, CLAIM_RUNNING);
 }
 
-static enum hf_err open_session(struct hf_conn_claim *claim)
+static enum hf_err open_plain_session(struct hf_conn_claim *claim)
 {
     static const char label[] = "plain client";
     const struct hf_command open = {
@@ -329,7 +330,8 @@ static enum hf_err open_session(struct hf_conn_claim *claim)
         .note = {label, sizeof(label) - 1},
     };
 
-    return hf_op_submit_command(claim->conn, &open, NULL, on_opened);
+    return hf_op_submit_command(claim->conn, &open, NULL,
+                                on_claim_session_opened);
 }
 
 /* Submit a command with the next number of the session. No earlier result is
@@ -355,9 +357,9 @@ static enum hf_err submit_step(struct hf_conn_claim *claim)
 
     switch (claim->state) {
     case CLAIM_OPENING:
-        return open_session(claim);
+        return open_plain_session(claim);
     case CLAIM_RUNNING:
-        return submit_numbered(claim, claim->command, on_command_done);
+        return submit_numbered(claim, claim->command, on_claim_command_done);
     case CLAIM_CANCELING:
         command.kind = HF_COMMAND_CANCEL;
         return submit_numbered(claim, command, on_canceled);
@@ -436,7 +438,7 @@ void hf_conn_claim_on_grant(struct hf_conn *conn,
         return;
     if (claim->state == CLAIM_RUNNING)
         claim->queued = hf_conn_now(conn);
-    take_grant(claim, grant->token, grant->age_ms);
+    take_claim_grant(claim, grant->token, grant->age_ms);
 }
 
 /* A push may have been lost. The table of this node shows the grant at last. */
@@ -447,7 +449,7 @@ static void recheck_claim(struct hf_conn_claim *claim)
                         &claim->command.nonce);
 
     if (found.state == HF_LOOKUP_HELD)
-        take_grant(claim, found.token, HF_MUX_AGE_UNKNOWN);
+        take_claim_grant(claim, found.token, HF_MUX_AGE_UNKNOWN);
     else if (hf_conn_now(claim->conn) >= claim->wait_until)
         set_due(claim, CLAIM_CANCELING);
     else

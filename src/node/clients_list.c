@@ -36,8 +36,8 @@ static void end_list(struct hf_conn *conn, struct hf_conn_list *list)
     free(list);
 }
 
-static void fail_list(struct hf_conn *conn, struct hf_conn_list *list,
-                      enum hf_err err, const char *text)
+static void fail_listing(struct hf_conn *conn, struct hf_conn_list *list,
+                         enum hf_err err, const char *text)
 {
     if (conn->is_mux)
         hf_conn_reply_mux_error(conn, list->id, err, text);
@@ -145,12 +145,12 @@ static void send_page(struct hf_conn *conn, struct hf_conn_list *list,
 }
 
 /* A plain list ends with its first page; the client asks for the next one. */
-static void continue_list(struct hf_conn *conn, struct hf_conn_list *list)
+static void continue_listing(struct hf_conn *conn, struct hf_conn_list *list)
 {
     enum list_step step = fill_page(conn, list);
 
     if (list->page.failed) {
-        fail_list(conn, list, HF_ENOMEM, NULL);
+        fail_listing(conn, list, HF_ENOMEM, NULL);
     } else if (step == STEP_DONE || (step == STEP_PAGE && !conn->is_mux)) {
         send_page(conn, list, step == STEP_PAGE);
         end_list(conn, list);
@@ -168,7 +168,7 @@ void hf_conn_list_continue(struct hf_conn *conn)
             HF_CONTAINER(link, struct hf_conn_list, link);
 
         link = link->next;
-        continue_list(conn, list);
+        continue_listing(conn, list);
     }
     if (conn->list_count > 0)
         hf_conn_set_streaming(conn);
@@ -179,8 +179,9 @@ void hf_conn_list_on_restored(struct hf_conn *conn)
     struct hf_dlist *link;
 
     while ((link = hf_dlist_take(&conn->lists)))
-        fail_list(conn, HF_CONTAINER(link, struct hf_conn_list, link),
-                  HF_EUNAVAIL, "this node has loaded a snapshot: list again");
+        fail_listing(conn, HF_CONTAINER(link, struct hf_conn_list, link),
+                     HF_EUNAVAIL,
+                     "this node has loaded a snapshot: list again");
 }
 
 void hf_conn_list_free(struct hf_conn *conn)

@@ -62,7 +62,8 @@ static void attach_session(struct hf_conn *conn, uint64_t session,
     hf_conn_reply_mux(conn, &reply, request->verb);
 }
 
-static void on_opened(struct hf_op *op, const struct hf_node_outcome *outcome)
+static void on_mux_session_opened(struct hf_op *op,
+                                  const struct hf_node_outcome *outcome)
 {
     op->conn->is_attaching = false;
     if (reply_outcome_error(op, outcome))
@@ -74,8 +75,8 @@ static void on_opened(struct hf_op *op, const struct hf_node_outcome *outcome)
         attach_session(op->conn, outcome->result.session, &op->mux);
 }
 
-static enum hf_err open_session(struct hf_conn *conn,
-                                const struct hf_mux_request *request)
+static enum hf_err open_mux_session(struct hf_conn *conn,
+                                    const struct hf_mux_request *request)
 {
     const struct hf_command open = {
         .kind = HF_COMMAND_OPEN,
@@ -83,7 +84,7 @@ static enum hf_err open_session(struct hf_conn *conn,
         .note = request->label,
     };
 
-    return hf_op_submit_command(conn, &open, request, on_opened);
+    return hf_op_submit_command(conn, &open, request, on_mux_session_opened);
 }
 
 static bool is_session_here(const struct hf_conn *conn,
@@ -134,14 +135,14 @@ static enum hf_err attach(struct hf_conn *conn,
 }
 
 /* Open or attach a session, if there is none and none is on its way. */
-static enum hf_err find_session(struct hf_conn *conn,
-                                const struct hf_mux_request *request)
+static enum hf_err find_attached_session(struct hf_conn *conn,
+                                         const struct hf_mux_request *request)
 {
     enum hf_err err;
 
     if (conn->session != 0 || conn->is_attaching)
         return HF_ESTATE;
-    err = request->verb == HF_VERB_OPEN ? open_session(conn, request)
+    err = request->verb == HF_VERB_OPEN ? open_mux_session(conn, request)
                                         : attach(conn, request);
     conn->is_attaching = !err && conn->session == 0;
     return err;
@@ -177,8 +178,8 @@ static enum hf_err detach(struct hf_conn *conn,
 
 /* ---- Commands -----------------------------------------------------------*/
 
-static void on_command_done(struct hf_op *op,
-                            const struct hf_node_outcome *outcome)
+static void on_mux_command_done(struct hf_op *op,
+                                const struct hf_node_outcome *outcome)
 {
     struct hf_buf *scratch = hf_clients_scratch(op->clients);
     struct hf_mux_reply reply = {
@@ -232,26 +233,26 @@ static enum hf_err do_command(struct hf_conn *conn,
         return err;
     op->mux = *request;
     return hf_op_submit(op, HF_NODE_COMMAND, request->remaining_ms,
-                        on_command_done);
+                        on_mux_command_done);
 }
 
 /* ---- Reads --------------------------------------------------------------*/
 
-static void on_read_confirmed(struct hf_op *op,
-                              const struct hf_node_outcome *outcome)
+static void on_mux_read_confirmed(struct hf_op *op,
+                                  const struct hf_node_outcome *outcome)
 {
     if (!reply_outcome_error(op, outcome))
         hf_conn_read_confirmed(op);
 }
 
-static enum hf_err read_state(struct hf_conn *conn,
-                              const struct hf_mux_request *request)
+static enum hf_err lookup_state(struct hf_conn *conn,
+                                const struct hf_mux_request *request)
 {
     struct hf_op *op;
     enum hf_err err;
 
     if (request->linearizable)
-        return submit_read(conn, request, on_read_confirmed);
+        return submit_read(conn, request, on_mux_read_confirmed);
     if (hf_conn_has_room(conn)) {
         hf_conn_read_reply(conn, request);
         return HF_OK;
@@ -266,7 +267,7 @@ static enum hf_err list_keys(struct hf_conn *conn,
                              const struct hf_mux_request *request)
 {
     if (request->linearizable)
-        return submit_read(conn, request, on_read_confirmed);
+        return submit_read(conn, request, on_mux_read_confirmed);
     return hf_conn_list_start(conn, request);
 }
 
@@ -286,7 +287,7 @@ static enum hf_err watch_keys(struct hf_conn *conn,
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static enum hf_err report_status(struct hf_conn *conn, uint64_t id)
+static enum hf_err reply_status(struct hf_conn *conn, uint64_t id)
 {
     struct hf_buf *scratch = hf_clients_scratch(conn->clients);
     struct hf_mux_reply reply = {.id = id};
@@ -305,14 +306,14 @@ static enum hf_err execute_request(struct hf_conn *conn,
     switch (request->verb) {
     case HF_VERB_OPEN:
     case HF_VERB_ATTACH:
-        return find_session(conn, request);
+        return find_attached_session(conn, request);
     case HF_VERB_DETACH:
         return conn->session ? detach(conn, request) : HF_ESTATE;
     case HF_VERB_DO:
         return do_command(conn, request);
     case HF_VERB_LOOKUP:
     case HF_VERB_READ:
-        return read_state(conn, request);
+        return lookup_state(conn, request);
     case HF_VERB_LIST:
         return list_keys(conn, request);
     case HF_VERB_WATCH:
@@ -322,7 +323,7 @@ static enum hf_err execute_request(struct hf_conn *conn,
         reply_done(conn, request->id);
         return HF_OK;
     case HF_VERB_STATUS:
-        return report_status(conn, request->id);
+        return reply_status(conn, request->id);
     default:
         reply_done(conn, request->id);
         return HF_OK;

@@ -52,8 +52,8 @@ void hf_op_free(struct hf_op *op)
     free(op);
 }
 
-static void on_op_done(struct hf_node_request *request,
-                       const struct hf_node_outcome *outcome)
+static void on_request_done(struct hf_node_request *request,
+                            const struct hf_node_outcome *outcome)
 {
     struct hf_op *op = HF_CONTAINER(request, struct hf_op, request);
     struct hf_conn *conn = op->conn;
@@ -75,7 +75,7 @@ enum hf_err hf_op_submit(struct hf_op *op, enum hf_node_request_kind kind,
 
     op->done = done;
     op->request.kind = kind;
-    op->request.done = on_op_done;
+    op->request.done = on_request_done;
     op->request.deadline = hf_time_add(hf_clients_now(node), remaining_ms);
     err = hf_node_submit(node, &op->request);
     if (err)

@@ -109,8 +109,8 @@ static uint32_t take_lock_options(struct arguments *args,
 }
 
 /* Returns how long to wait. */
-static uint32_t take_lock(struct hf_conn *conn, struct arguments *args,
-                          struct hf_command *command)
+static uint32_t take_lock_words(struct hf_conn *conn, struct arguments *args,
+                                struct hf_command *command)
 {
     uint32_t wait_ms;
 
@@ -138,7 +138,8 @@ static uint64_t take_token(struct arguments *args)
     return take_number(args, UINT64_MAX, "a token is a number");
 }
 
-static void take_grant(struct arguments *args, struct hf_command *command)
+static void take_pushed_grant(struct arguments *args,
+                              struct hf_command *command)
 {
     take_nonce(args, &command->nonce);
     command->token = take_token(args);
@@ -150,19 +151,19 @@ static uint32_t take_command(struct hf_conn *conn, enum hf_verb verb,
     command->key = take_key(args, false);
     switch (verb) {
     case HF_VERB_LOCK:
-        return take_lock(conn, args, command);
+        return take_lock_words(conn, args, command);
     case HF_VERB_UNLOCK:
         command->kind = HF_COMMAND_UNLOCK;
-        take_grant(args, command);
+        take_pushed_grant(args, command);
         break;
     case HF_VERB_RENEW:
         command->kind = HF_COMMAND_RENEW;
-        take_grant(args, command);
+        take_pushed_grant(args, command);
         command->lease_ms = take_lease(args);
         break;
     case HF_VERB_UPDATE:
         command->kind = HF_COMMAND_UPDATE;
-        take_grant(args, command);
+        take_pushed_grant(args, command);
         command->value = hf_resp_bytes(take_word(args));
         take_update_options(args, command);
         break;
@@ -180,8 +181,8 @@ static uint32_t take_command(struct hf_conn *conn, enum hf_verb verb,
     return 0;
 }
 
-static void start_command(struct hf_conn *conn, enum hf_verb verb,
-                          struct arguments *args)
+static void start_plain_command(struct hf_conn *conn, enum hf_verb verb,
+                                struct arguments *args)
 {
     struct hf_command command = {.session = 1, .sequence = 1, .done = 1};
     uint32_t wait_ms = take_command(conn, verb, args, &command);
@@ -196,8 +197,8 @@ static void start_command(struct hf_conn *conn, enum hf_verb verb,
 
 /* ---- Reads --------------------------------------------------------------*/
 
-static void on_read_confirmed(struct hf_op *op,
-                              const struct hf_node_outcome *outcome)
+static void on_plain_read_confirmed(struct hf_op *op,
+                                    const struct hf_node_outcome *outcome)
 {
     if (outcome->err)
         hf_conn_reply_error(op->conn, outcome->err, hf_op_error_text(outcome));
@@ -213,7 +214,7 @@ static void confirm_read(struct hf_conn *conn,
 
     if (!err)
         err = hf_op_submit(op, HF_NODE_READ_INDEX, HF_CLIENT_TIMEOUT_MS,
-                           on_read_confirmed);
+                           on_plain_read_confirmed);
     if (err)
         hf_conn_reply_error(conn, err, NULL);
 }
@@ -238,8 +239,8 @@ static void take_list_options(struct arguments *args,
         args->cause = "COUNT needs a number up to 500";
 }
 
-static void start_read(struct hf_conn *conn, enum hf_verb verb,
-                       struct arguments *args)
+static void start_plain_read(struct hf_conn *conn, enum hf_verb verb,
+                             struct arguments *args)
 {
     struct hf_mux_request request = {.verb = verb, .linearizable = true};
 
@@ -359,7 +360,7 @@ static void execute_plain(struct hf_conn *conn, enum hf_verb verb,
     case HF_VERB_READ:
     case HF_VERB_LIST:
     case HF_VERB_LOOKUP:
-        start_read(conn, verb, args);
+        start_plain_read(conn, verb, args);
         break;
     case HF_VERB_WATCH:
         start_watch(conn, args);
@@ -369,7 +370,7 @@ static void execute_plain(struct hf_conn *conn, enum hf_verb verb,
         hf_conn_reply_ok(conn);
         break;
     default:
-        start_command(conn, verb, args);
+        start_plain_command(conn, verb, args);
     }
 }
 

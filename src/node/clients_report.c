@@ -58,7 +58,7 @@ static void add_number(struct hf_buf *text, uint64_t number)
     hf_buf_raw(text, digits, hf_resp_digits(digits, number));
 }
 
-static const char *role_name(enum hf_node_role role)
+static const char *status_role_name(enum hf_node_role role)
 {
     switch (role) {
     case HF_NODE_LEADER:
@@ -75,7 +75,7 @@ static const char *member_role(const struct hf_node_status *status,
                                const struct hf_node_status_member *member)
 {
     if (member->id == status->id)
-        return role_name(status->role);
+        return status_role_name(status->role);
     if (member->id == status->leader)
         return "leader";
     return member->connected ? "follower" : "unreachable";
@@ -92,7 +92,8 @@ static void add_section(struct hf_buf *text, const char *name)
     add_text(text, "\r\n");
 }
 
-static void add_line(struct hf_buf *text, const char *name, const char *value)
+static void add_info_line(struct hf_buf *text, const char *name,
+                          const char *value)
 {
     add_text(text, name);
     add_text(text, ":");
@@ -127,16 +128,17 @@ static void add_clients(struct hf_buf *text, const struct hf_clients *clients)
 #undef ROW
 }
 
-static void add_node(struct hf_buf *text, const struct hf_clients *clients,
-                     const struct hf_node_status *status)
+static void add_status_node(struct hf_buf *text,
+                            const struct hf_clients *clients,
+                            const struct hf_node_status *status)
 {
     add_section(text, "Server");
-    add_line(text, "holdfast_version", HF_VERSION);
+    add_info_line(text, "holdfast_version", HF_VERSION);
     add_count(text, "protocol_version", HF_PROTOCOL_VERSION);
-    add_line(text, "cluster", clients->cluster);
+    add_info_line(text, "cluster", clients->cluster);
     add_count(text, "node", status->id);
     add_section(text, "Raft");
-    add_line(text, "role", role_name(status->role));
+    add_info_line(text, "role", status_role_name(status->role));
     add_count(text, "leader", status->leader);
     add_count(text, "term", status->term);
     add_count(text, "commit", status->commit);
@@ -162,7 +164,7 @@ void hf_report_info(struct hf_clients *clients, struct hf_buf *text)
     struct hf_node_status status;
 
     hf_node_status(clients->opts.node, &status);
-    add_node(text, clients, &status);
+    add_status_node(text, clients, &status);
     add_clients(text, clients);
 }
 
@@ -220,7 +222,7 @@ void hf_report_status(struct hf_clients *clients, struct hf_buf *text)
     add_string(text, "cluster", clients->cluster);
     add_text(text, ",");
     add_member(text, "id", status.id);
-    add_string(text, "role", role_name(status.role));
+    add_string(text, "role", status_role_name(status.role));
     add_text(text, ",");
     add_member(text, "leader", status.leader);
     add_member(text, "term", status.term);

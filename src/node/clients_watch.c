@@ -96,8 +96,8 @@ void hf_conn_watch_remove_all(struct hf_conn *conn)
         remove_watch(conn, HF_CONTAINER(link, struct hf_conn_watch, link));
 }
 
-static bool is_watched(const struct hf_conn_watch *watch,
-                       const struct hf_event *event)
+static bool is_key_watched(const struct hf_conn_watch *watch,
+                           const struct hf_event *event)
 {
     const struct hf_key key = {watch->key, watch->key_size};
 
@@ -151,7 +151,7 @@ static bool continue_watch(struct hf_conn *conn, struct hf_conn_watch *watch)
     for (int i = 0; i < EVENTS_PER_TURN && hf_conn_has_room(conn); i++) {
         if (!hf_history_read(history, &watch->cursor, &event))
             return false;
-        if (is_watched(watch, &event))
+        if (is_key_watched(watch, &event))
             write_event(conn, watch, &event);
     }
     return true;

@@ -12,7 +12,7 @@
 
 /* ---- The second table ---------------------------------------------------*/
 
-static void on_event(void *arg, const struct hf_table_event *event)
+static void on_compaction_event(void *arg, const struct hf_table_event *event)
 {
     (void)arg;
     (void)event;
@@ -23,7 +23,7 @@ static struct hf_table *new_table(const struct hf_seed *seed)
     struct hf_table *table = malloc(sizeof(*table));
 
     if (table)
-        hf_table_init(table, seed, on_event, NULL);
+        hf_table_init(table, seed, on_compaction_event, NULL);
     return table;
 }
 
@@ -59,8 +59,8 @@ struct compact_job {
     struct hf_error error;
 };
 
-static enum hf_err decode_snapshot(struct compact_job *job,
-                                   struct hf_snapshot_file *file)
+static enum hf_err decode_old_snapshot(struct compact_job *job,
+                                       struct hf_snapshot_file *file)
 {
     size_t size = (size_t)hf_snapshot_file_data_size(file);
     uint8_t *data = malloc(size + 1);
@@ -95,7 +95,7 @@ static enum hf_err load_table(struct compact_job *job)
         err = hf_error_set(&job->error, HF_EBUSY,
                            "the newest snapshot is another one");
     if (!err)
-        err = decode_snapshot(job, file);
+        err = decode_old_snapshot(job, file);
     hf_snapshot_file_close(file);
     return err;
 }
@@ -118,7 +118,7 @@ static enum hf_err apply_entries(struct compact_job *job)
     return err ? hf_error_set_code(&job->error, err) : HF_OK;
 }
 
-static enum hf_err write_snapshot(struct compact_job *job)
+static enum hf_err write_new_snapshot(struct compact_job *job)
 {
     struct hf_snapshot_writer *writer;
     struct hf_buf data = {0};
@@ -141,7 +141,7 @@ static enum hf_err write_snapshot(struct compact_job *job)
     return err;
 }
 
-static void run_job(struct hf_node_job *base)
+static void run_compaction_step(struct hf_node_job *base)
 {
     struct compact_job *job = (struct compact_job *)base;
 
@@ -153,7 +153,7 @@ static void run_job(struct hf_node_job *base)
         job->err = apply_entries(job);
         break;
     case PHASE_WRITE:
-        job->err = write_snapshot(job);
+        job->err = write_new_snapshot(job);
         break;
     case PHASE_CLEAN:
         free_table(job->table);
@@ -188,7 +188,7 @@ static void give_up(struct hf_node *node)
     compaction->retry = hf_time_add(node->now, RETRY_MS);
 }
 
-static void on_written(struct hf_node *node, const struct compact_job *job)
+static void on_part_written(struct hf_node *node, const struct compact_job *job)
 {
     struct hf_compaction *compaction = &node->compaction;
     uint64_t index = job->meta.index;
@@ -236,7 +236,7 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
     else if (is_restarted && job->phase == PHASE_WRITE)
         hf_wal_reserve(node->journal.wal, compaction->size);
     else if (!is_restarted && job->phase == PHASE_WRITE)
-        on_written(node, job);
+        on_part_written(node, job);
     else if (!is_restarted)
         compaction->applied = job->last;
     hf_buf_fini(&job->entries);
@@ -246,7 +246,7 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
 
 /* ---- The start of a job -------------------------------------------------*/
 
-static bool is_wanted(const struct hf_node *node)
+static bool is_compaction_wanted(const struct hf_node *node)
 {
     const struct hf_compaction *compaction = &node->compaction;
     uint64_t least = compaction->size > node->opts.snapshot_bytes
@@ -339,12 +339,12 @@ struct hf_node_job *hf_compaction_job(struct hf_node *node)
     struct compact_job *job;
 
     if (node->compaction.target == 0 && node->compaction.obsolete == 0 &&
-        !node->compaction.trash && !is_wanted(node))
+        !node->compaction.trash && !is_compaction_wanted(node))
         return NULL;
     job = calloc(1, sizeof(*job));
     if (!job)
         return NULL;
-    job->job = (struct hf_node_job){run_job, end_job};
+    job->job = (struct hf_node_job){run_compaction_step, end_job};
     job->disk = node->disk;
     job->cluster = node->opts.cluster;
     job->seed = node->opts.seed;

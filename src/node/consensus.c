@@ -67,7 +67,7 @@ static void on_leading(struct hf_node *node, uint64_t term)
         node->elections++;
 }
 
-static void on_leader(struct hf_node *node, uint64_t leader)
+static void on_new_leader(struct hf_node *node, uint64_t leader)
 {
     node->leader = leader;
     node->attachments.is_announced = false;
@@ -85,7 +85,7 @@ static void update_role(struct hf_node *node,
     if (is_other_term)
         on_leading(node, term);
     if (is_other_term || update->leader != node->leader)
-        on_leader(node, update->leader);
+        on_new_leader(node, update->leader);
 }
 
 static void start_transfers(struct hf_node *node,

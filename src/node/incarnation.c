@@ -11,7 +11,7 @@
 
 static const struct hf_seed seed = {"incarnation"};
 
-static int read_number(struct hf_disk *disk, uint64_t *number)
+static int read_incarnation(struct hf_disk *disk, uint64_t *number)
 {
     uint8_t bytes[SIZE];
     struct hf_reader reader = {.data = bytes, .size = sizeof(bytes)};
@@ -34,7 +34,7 @@ static int read_number(struct hf_disk *disk, uint64_t *number)
     return 0;
 }
 
-static int write_number(struct hf_disk *disk, uint64_t number)
+static int write_incarnation(struct hf_disk *disk, uint64_t number)
 {
     struct hf_disk_file *file;
     struct hf_buf buf = {0};
@@ -60,11 +60,11 @@ enum hf_err hf_incarnation_raise(struct hf_disk *disk, uint64_t *incarnation,
                                  struct hf_error *error)
 {
     uint64_t number;
-    int rc = read_number(disk, &number);
+    int rc = read_incarnation(disk, &number);
 
     if (rc)
         return hf_disk_error(error, disk, NAME, "cannot read", rc);
-    rc = write_number(disk, number + 1);
+    rc = write_incarnation(disk, number + 1);
     if (rc)
         return hf_disk_error(error, disk, NAME, "cannot write", rc);
     *incarnation = number + 1;

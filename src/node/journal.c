@@ -15,8 +15,8 @@ void hf_journal_fini(struct hf_journal *journal)
 
 /* ---- The ring -----------------------------------------------------------*/
 
-static struct hf_journal_write *write_at(const struct hf_journal *journal,
-                                         size_t i)
+static struct hf_journal_write *journal_write_at(
+    const struct hf_journal *journal, size_t i)
 {
     HF_ASSERT(journal->capacity > 0);
     return &journal->writes[(journal->head + i) % journal->capacity];
@@ -33,7 +33,7 @@ static enum hf_err reserve_write(struct hf_journal *journal)
     if (!writes)
         return HF_ENOMEM;
     for (size_t i = 0; i < journal->count; i++)
-        writes[i] = *write_at(journal, i);
+        writes[i] = *journal_write_at(journal, i);
     free(journal->writes);
     journal->writes = writes;
     journal->head = 0;
@@ -47,7 +47,7 @@ static enum hf_err reserve_write(struct hf_journal *journal)
 static void replace_from(struct hf_journal *journal, uint64_t first)
 {
     for (size_t i = journal->count; i-- > 0;) {
-        struct hf_journal_write *write = write_at(journal, i);
+        struct hf_journal_write *write = journal_write_at(journal, i);
 
         if (write->last < first)
             break;
@@ -111,7 +111,7 @@ enum hf_err hf_journal_store(struct hf_journal *journal,
         return err;
     journal->pending_bytes += write.size;
     journal->count++;
-    *write_at(journal, journal->count - 1) = write;
+    *journal_write_at(journal, journal->count - 1) = write;
     return HF_OK;
 }
 
@@ -132,7 +132,7 @@ bool hf_journal_settle(struct hf_journal *journal)
     uint64_t before = journal->durable;
 
     while (journal->count > 0) {
-        const struct hf_journal_write *write = write_at(journal, 0);
+        const struct hf_journal_write *write = journal_write_at(journal, 0);
 
         if (!has_hard_state(&state, write) || state.last_index < write->last)
             break;

@@ -107,7 +107,7 @@ void hf_node_turn(struct hf_node *node, hf_time now)
     hf_peers_flush(node);
 }
 
-static hf_time earlier(hf_time a, hf_time b)
+static hf_time earlier_of(hf_time a, hf_time b)
 {
     return a < b ? a : b;
 }
@@ -131,18 +131,19 @@ hf_time hf_node_deadline(const struct hf_node *node)
         return HF_NEVER;
     if (has_work(node))
         return node->now;
-    deadline = earlier(deadline, node->disk_retry);
-    deadline = earlier(deadline, node->proposals.retry);
-    deadline = earlier(deadline, hf_requests_deadline(node));
-    deadline = earlier(deadline, hf_reads_deadline(node));
-    deadline = earlier(deadline, hf_transfers_deadline(node));
+    deadline = earlier_of(deadline, node->disk_retry);
+    deadline = earlier_of(deadline, node->proposals.retry);
+    deadline = earlier_of(deadline, hf_requests_deadline(node));
+    deadline = earlier_of(deadline, hf_reads_deadline(node));
+    deadline = earlier_of(deadline, hf_transfers_deadline(node));
     if (node->in_office) {
-        deadline = earlier(deadline, hf_sessions_deadline(node));
-        deadline = earlier(deadline, hf_node_replica_deadline(&node->replica));
+        deadline = earlier_of(deadline, hf_sessions_deadline(node));
+        deadline =
+            earlier_of(deadline, hf_node_replica_deadline(&node->replica));
     }
     if (node->is_leaving)
-        deadline = earlier(deadline, node->leave_until);
+        deadline = earlier_of(deadline, node->leave_until);
     if (node->hooks.deadline)
-        deadline = earlier(deadline, node->hooks.deadline(node->hooks_arg));
+        deadline = earlier_of(deadline, node->hooks.deadline(node->hooks_arg));
     return deadline;
 }

@@ -9,7 +9,7 @@
 
 /* ---- Options ------------------------------------------------------------*/
 
-static void set_defaults(struct hf_node_opts *opts)
+static void set_node_defaults(struct hf_node_opts *opts)
 {
     if (opts->election_ms == 0)
         opts->election_ms = HF_NODE_ELECTION_MS;
@@ -79,15 +79,15 @@ static enum hf_err check_opts(const struct hf_node_opts *opts,
 /* ---- Recovery -----------------------------------------------------------*/
 
 /* The log continues after this entry. */
-static void on_base(void *arg, uint64_t index, uint64_t term)
+static void on_recovered_base(void *arg, uint64_t index, uint64_t term)
 {
     struct hf_node *node = arg;
 
     hf_entries_reset(&node->engine.log, index, term);
 }
 
-static enum hf_err on_entry(void *arg, uint64_t index,
-                            const struct hf_log_entry *entry)
+static enum hf_err on_recovered_entry(void *arg, uint64_t index,
+                                      const struct hf_log_entry *entry)
 {
     struct hf_node *node = arg;
     struct hf_entry copy = {entry->term, (enum hf_entry_kind)entry->kind,
@@ -179,7 +179,8 @@ static enum hf_err recover_log(struct hf_node *node,
         .identity = *identity,
         .snapshot = {loaded->snapshot.index, loaded->snapshot.term},
     };
-    struct hf_log_visitor visitor = {on_base, on_entry, node};
+    struct hf_log_visitor visitor = {on_recovered_base, on_recovered_entry,
+                                     node};
     struct hf_wal_recovered recovered;
     enum hf_err err = hf_wal_open(node->disk, &opts, &visitor,
                                   &node->journal.wal, &recovered, error);
@@ -301,7 +302,7 @@ enum hf_err hf_node_open(const struct hf_node_opts *opts,
     opened->disk = disk;
     opened->now = now;
     opened->disk_retry = HF_NEVER;
-    set_defaults(&opened->opts);
+    set_node_defaults(&opened->opts);
     err = init_parts(opened, error);
     if (!err)
         err = recover_all(opened, error);

@@ -266,8 +266,8 @@ static void refuse_link(struct hf_node *node, struct hf_link *link,
     drop_link(node, link);
 }
 
-static const char *check_hello(struct hf_node *node,
-                               const struct hf_packet_hello *hello)
+static const char *check_peer_hello(struct hf_node *node,
+                                    const struct hf_packet_hello *hello)
 {
     if (memcmp(&hello->cluster, &node->opts.cluster, sizeof(hello->cluster)) !=
         0)
@@ -290,7 +290,7 @@ static const char *receive_hello(struct hf_node *node, struct hf_link *link,
     const char *why = "it is not a node";
 
     if (!hf_packet_decode_hello(reader, &hello))
-        why = check_hello(node, &hello);
+        why = check_peer_hello(node, &hello);
     if (why)
         return why;
     link->peer = hf_peers_find(node, hello.from);

@@ -82,8 +82,8 @@ static void answer(struct hf_node *node, uint64_t origin, uint64_t number,
     (void)hf_peers_send(node, peer, HF_PACKET_REPLY);
 }
 
-static void refuse(struct hf_node *node, uint64_t origin, uint64_t number,
-                   enum hf_err err, bool no_space)
+static void refuse_proposal(struct hf_node *node, uint64_t origin,
+                            uint64_t number, enum hf_err err, bool no_space)
 {
     struct hf_node_outcome outcome = {
         .err = err,
@@ -164,7 +164,8 @@ void hf_proposals_add(struct hf_node *node, uint64_t origin,
     err = check_command(node, template->command, &no_space);
     proposal = err ? NULL : new_proposal(origin, template, request);
     if (!proposal) {
-        refuse(node, origin, template->number, err ? err : HF_ELIMIT, no_space);
+        refuse_proposal(node, origin, template->number, err ? err : HF_ELIMIT,
+                        no_space);
         return;
     }
     hf_map_insert(&proposals->by_source, &proposal->by_source,
@@ -453,7 +454,8 @@ void hf_proposals_reset(struct hf_node *node)
         struct hf_proposal *proposal = proposal_at(link);
 
         if (proposal->origin != 0 && proposal->origin != node->opts.id)
-            refuse(node, proposal->origin, proposal->number, HF_ESTATE, false);
+            refuse_proposal(node, proposal->origin, proposal->number, HF_ESTATE,
+                            false);
         free_proposal(proposals, proposal);
     }
     proposals->head = proposals->submission_count = 0;

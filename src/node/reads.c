@@ -27,7 +27,7 @@ void hf_reads_fini(struct hf_reads *reads)
     free(reads->early);
 }
 
-static struct hf_node_request *request_at(struct hf_dlist *link)
+static struct hf_node_request *read_request_at(struct hf_dlist *link)
 {
     return HF_CONTAINER(link, struct hf_node_request, link);
 }
@@ -73,7 +73,7 @@ static void ask(struct hf_node *node)
     reads->question++;
     reads->asked_at = node->now;
     while ((link = hf_dlist_take(&reads->unsent))) {
-        request_at(link)->outcome.index = reads->question;
+        read_request_at(link)->outcome.index = reads->question;
         hf_dlist_push_back(&reads->asked, link);
     }
 }
@@ -84,9 +84,9 @@ void hf_reads_answer(struct hf_node *node, uint64_t question, uint64_t index)
     struct hf_dlist *link;
 
     while ((link = hf_dlist_first(&node->reads.asked)) &&
-           request_at(link)->outcome.index <= question) {
+           read_request_at(link)->outcome.index <= question) {
         hf_dlist_remove(link);
-        request_at(link)->outcome.index = index;
+        read_request_at(link)->outcome.index = index;
         hf_dlist_push_back(&node->reads.confirmed, link);
     }
 }
@@ -97,7 +97,7 @@ static void finish(struct hf_node *node)
     struct hf_dlist *next;
 
     for (struct hf_dlist *link = list->next; link != list; link = next) {
-        struct hf_node_request *request = request_at(link);
+        struct hf_node_request *request = read_request_at(link);
         struct hf_node_outcome outcome = request->outcome;
 
         next = link->next;

@@ -12,7 +12,7 @@ static void on_echo_or_round(struct hf_node *node, struct hf_message *message)
     }
 }
 
-static void on_leader_lost(struct hf_node *node,
+static void on_lost_report(struct hf_node *node,
                            const struct hf_message *message)
 {
     uint64_t term = hf_engine_term(&node->engine);
@@ -46,7 +46,7 @@ static void on_raft(struct hf_node *node, struct hf_peer *peer,
     if (message.kind == HF_MESSAGE_ROUND || message.kind == HF_MESSAGE_ECHO) {
         on_echo_or_round(node, &message);
     } else if (message.kind == HF_MESSAGE_LEADER_LOST) {
-        on_leader_lost(node, &message);
+        on_lost_report(node, &message);
     } else if (!is_too_much(node, &message)) {
         if (message.kind == HF_MESSAGE_APPEND &&
             message.term == hf_engine_term(&node->engine))
@@ -89,7 +89,7 @@ static void on_reply(struct hf_node *node, struct hf_reader *reader)
         hf_requests_answer(node, reply.number, &reply.outcome);
 }
 
-static void on_read_reply(struct hf_node *node, struct hf_reader *reader)
+static void on_read_packet(struct hf_node *node, struct hf_reader *reader)
 {
     struct hf_packet_read_reply reply;
 
@@ -110,7 +110,7 @@ static void on_sessions(struct hf_node *node, struct hf_peer *peer,
     }
 }
 
-static void on_push(struct hf_node *node, struct hf_reader *reader)
+static void on_push_packet(struct hf_node *node, struct hf_reader *reader)
 {
     struct hf_node_grant grant;
 
@@ -157,14 +157,14 @@ void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
         hf_reads_ask(node, peer->id, hf_reader_u64(reader));
         break;
     case HF_PACKET_READ_REPLY:
-        on_read_reply(node, reader);
+        on_read_packet(node, reader);
         break;
     case HF_PACKET_ATTACH:
     case HF_PACKET_DETACH:
         on_sessions(node, peer, kind, reader);
         break;
     case HF_PACKET_PUSH:
-        on_push(node, reader);
+        on_push_packet(node, reader);
         break;
     case HF_PACKET_SNAPSHOT:
         on_snapshot(node, peer, reader);

@@ -37,7 +37,7 @@ static void forget_notes(struct hf_node_replica *replica)
 /* ---- The store ----------------------------------------------------------*/
 
 /* Every replica takes all grants, so that equal logs leave equal tables. */
-static void on_event(void *arg, const struct hf_table_event *event)
+static void on_replica_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_node_replica *replica = arg;
     struct hf_table_waiter *waiter;
@@ -55,8 +55,8 @@ struct hf_store *hf_node_replica_new_store(struct hf_node_replica *replica)
 
     if (!store)
         return NULL;
-    if (!hf_store_init(store, &replica->seed, replica->history_bytes, on_event,
-                       replica))
+    if (!hf_store_init(store, &replica->seed, replica->history_bytes,
+                       on_replica_event, replica))
         return store;
     free(store);
     return NULL;

@@ -31,8 +31,8 @@ static uint64_t hash_number(uint64_t number)
     return number * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct hf_node_request *find_request(const struct hf_requests *requests,
-                                            uint64_t number)
+static struct hf_node_request *find_pending_request(
+    const struct hf_requests *requests, uint64_t number)
 {
     struct hf_map_link *link =
         hf_map_find(&requests->by_number, hash_number(number));
@@ -181,7 +181,8 @@ static void complete(struct hf_node *node, struct hf_node_request *request,
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome)
 {
-    struct hf_node_request *request = find_request(&node->requests, number);
+    struct hf_node_request *request =
+        find_pending_request(&node->requests, number);
 
     if (request && outcome->err != HF_ESTATE)
         complete(node, request, outcome);

@@ -48,8 +48,8 @@ static uint64_t hash_id(uint64_t id)
     return id * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct session *find_session(const struct hf_sessions *sessions,
-                                    uint64_t id)
+static struct session *find_watched_session(const struct hf_sessions *sessions,
+                                            uint64_t id)
 {
     struct hf_map_link *link = hf_map_find(&sessions->by_id, hash_id(id));
 
@@ -71,7 +71,7 @@ static void set_detached(struct hf_node *node, struct session *session)
 static struct session *add_session(struct hf_node *node, uint64_t id)
 {
     struct hf_sessions *sessions = &node->sessions;
-    struct session *session = find_session(sessions, id);
+    struct session *session = find_watched_session(sessions, id);
 
     if (session)
         return session;
@@ -123,7 +123,7 @@ void hf_sessions_attach(struct hf_node *node, uint64_t origin, uint64_t id)
 
 void hf_sessions_detach(struct hf_node *node, uint64_t origin, uint64_t id)
 {
-    struct session *session = find_session(&node->sessions, id);
+    struct session *session = find_watched_session(&node->sessions, id);
 
     if (session && session->origin == origin)
         set_detached(node, session);
@@ -141,7 +141,7 @@ void hf_sessions_drop_origin(struct hf_node *node, uint64_t origin)
 
 uint64_t hf_sessions_origin(const struct hf_node *node, uint64_t id)
 {
-    const struct session *session = find_session(&node->sessions, id);
+    const struct session *session = find_watched_session(&node->sessions, id);
 
     return session ? session->origin : 0;
 }
@@ -159,7 +159,7 @@ void hf_sessions_applied(struct hf_node *node, const struct hf_command *command,
         (void)add_session(node, result->session);
     if (command->kind != HF_COMMAND_CLOSE)
         return;
-    session = find_session(&node->sessions, command->session);
+    session = find_watched_session(&node->sessions, command->session);
     if (session)
         remove_session(&node->sessions, session);
 }

@@ -72,8 +72,8 @@ static void run_send(struct hf_node_job *base)
                                      job->size, &job->error);
 }
 
-static void send_part(struct hf_node *node, struct hf_peer *peer,
-                      const struct send_job *job)
+static void send_snapshot_part(struct hf_node *node, struct hf_peer *peer,
+                               const struct send_job *job)
 {
     const struct hf_snapshot_meta *meta = hf_snapshot_file_meta(job->file);
     struct hf_transfer_out *out = &peer->transfer;
@@ -108,7 +108,7 @@ static void end_send(struct hf_node *node, struct hf_node_job *base)
         if (peer->transfer.number == job->number)
             hf_transfers_stop(node, peer);
     } else {
-        send_part(node, peer, job);
+        send_snapshot_part(node, peer, job);
     }
     free(job);
 }

@@ -140,7 +140,7 @@ static void convert_vote(const struct hf_message *message,
     }
 }
 
-static void convert_result(const struct hf_message *message,
+static void receive_result(const struct hf_message *message,
                            struct raft_message *to)
 {
     if (message->kind == HF_MESSAGE_APPEND_RESULT) {
@@ -194,10 +194,10 @@ static enum hf_err receive_kind(struct hf_engine *engine,
     case HF_MESSAGE_VOTE_RESULT:
         if (!hf_rules_takes_vote_result(engine->raft))
             return HF_OK;
-        convert_result(message, event->receive.message);
+        receive_result(message, event->receive.message);
         break;
     case HF_MESSAGE_APPEND_RESULT:
-        convert_result(message, event->receive.message);
+        receive_result(message, event->receive.message);
         break;
     default:
         return HF_OK; /* not the engine's */

@@ -49,7 +49,7 @@ static struct hf_slice *slice_at(const struct hf_entries *log, size_t i)
     return &log->slices[(log->head + i) % log->capacity];
 }
 
-static enum hf_err grow_ring(struct hf_entries *log)
+static enum hf_err grow_slices(struct hf_entries *log)
 {
     size_t capacity = log->capacity > 0 ? log->capacity * 2 : 16;
     struct hf_slice *slices = malloc(capacity * sizeof(*slices));
@@ -109,7 +109,7 @@ bool hf_entries_has_room(const struct hf_entries *log,
 
 enum hf_err hf_entries_reserve(struct hf_entries *log)
 {
-    return log->count == log->capacity ? grow_ring(log) : HF_OK;
+    return log->count == log->capacity ? grow_slices(log) : HF_OK;
 }
 
 void hf_entries_attach(struct hf_entries *log, struct hf_batch *batch,

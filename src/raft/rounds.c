@@ -26,7 +26,7 @@ void hf_rounds_lead(struct hf_rounds *rounds, uint64_t term)
     memset(rounds->echoed, 0, sizeof(rounds->echoed));
 }
 
-static struct hf_read *read_at(const struct hf_rounds *rounds, size_t i)
+static struct hf_read *read_slot(const struct hf_rounds *rounds, size_t i)
 {
     HF_ASSERT(rounds->capacity > 0);
     return &rounds->reads[(rounds->head + i) % rounds->capacity];
@@ -45,7 +45,7 @@ static enum hf_err reserve_read(struct hf_rounds *rounds)
     if (!reads)
         return HF_ENOMEM;
     for (size_t i = 0; i < rounds->count; i++)
-        reads[i] = *read_at(rounds, i);
+        reads[i] = *read_slot(rounds, i);
     free(rounds->reads);
     rounds->reads = reads;
     rounds->head = 0;
@@ -62,7 +62,7 @@ enum hf_err hf_rounds_add(struct hf_rounds *rounds, uint64_t commit,
 
     if (err)
         return err;
-    *read_at(rounds, rounds->count) =
+    *read_slot(rounds, rounds->count) =
         (struct hf_read){rounds->number + 1, commit, tag};
     rounds->count++;
     rounds->wanted = true;
@@ -110,7 +110,7 @@ bool hf_rounds_take(struct hf_rounds *rounds, uint64_t applied,
 
     if (rounds->count == 0)
         return false;
-    first = read_at(rounds, 0);
+    first = read_slot(rounds, 0);
     if (first->index > applied || !is_echoed(rounds, first->round))
         return false;
     *read = *first;

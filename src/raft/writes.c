@@ -11,7 +11,7 @@ void hf_writes_fini(struct hf_writes *writes)
     *writes = (struct hf_writes){0};
 }
 
-static struct hf_write *write_at(const struct hf_writes *writes, size_t i)
+static struct hf_write *find_write_at(const struct hf_writes *writes, size_t i)
 {
     HF_ASSERT(writes->capacity > 0);
     return &writes->ring[(writes->head + i) % writes->capacity];
@@ -30,7 +30,7 @@ enum hf_err hf_writes_reserve(struct hf_writes *writes)
     if (!ring)
         return HF_ENOMEM;
     for (size_t i = 0; i < writes->count; i++)
-        ring[i] = *write_at(writes, i);
+        ring[i] = *find_write_at(writes, i);
     free(writes->ring);
     writes->ring = ring;
     writes->head = 0;
@@ -43,7 +43,7 @@ enum hf_err hf_writes_reserve(struct hf_writes *writes)
 static void replace_entries(struct hf_writes *writes, uint64_t first)
 {
     for (size_t i = writes->count; i > 0; i--) {
-        struct hf_write *write = write_at(writes, i - 1);
+        struct hf_write *write = find_write_at(writes, i - 1);
 
         if (write->last >= first)
             write->last = first - 1;
@@ -60,7 +60,7 @@ void hf_writes_push(struct hf_writes *writes, const struct hf_write *write,
     if (write->last > writes->last)
         writes->last = write->last;
     writes->count++;
-    *write_at(writes, writes->count - 1) = *write;
+    *find_write_at(writes, writes->count - 1) = *write;
 }
 
 uint64_t hf_writes_take(struct hf_writes *writes, uint64_t number,
@@ -68,8 +68,8 @@ uint64_t hf_writes_take(struct hf_writes *writes, uint64_t number,
 {
     uint64_t last = 0;
 
-    while (writes->count > 0 && write_at(writes, 0)->number <= number) {
-        const struct hf_write *write = write_at(writes, 0);
+    while (writes->count > 0 && find_write_at(writes, 0)->number <= number) {
+        const struct hf_write *write = find_write_at(writes, 0);
 
         if (write->last > last)
             last = write->last;

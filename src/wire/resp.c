@@ -173,9 +173,9 @@ static enum hf_resp_status add_line(struct hf_resp_parser *parser,
 
 /* Parse a value that begins with the line at `line`: its type, then `size`
  * bytes. The offset is already behind the line. */
-static enum hf_resp_status parse_value(struct hf_resp_parser *parser,
-                                       const uint8_t *line, size_t size,
-                                       size_t offset)
+static enum hf_resp_status parse_reply_value(struct hf_resp_parser *parser,
+                                             const uint8_t *line, size_t size,
+                                             size_t offset)
 {
     uint8_t type = line[0];
     bool has_place = parser->depth == 0 ? type == '*' : type == '$';
@@ -208,8 +208,8 @@ static size_t line_max(const uint8_t *line)
 
 /* Parse the next value, or its first line. Returns HF_RESP_MESSAGE if there may
  * be another one to parse. */
-static enum hf_resp_status parse_line(struct hf_resp_parser *parser,
-                                      const uint8_t *data, size_t size)
+static enum hf_resp_status parse_inline(struct hf_resp_parser *parser,
+                                        const uint8_t *data, size_t size)
 {
     size_t offset = parser->offset;
     const uint8_t *line = data + offset;
@@ -230,7 +230,7 @@ static enum hf_resp_status parse_line(struct hf_resp_parser *parser,
         parser->count == parser->limits.elements)
         return reject(parser, HF_ELIMIT, "the message is too large");
     parser->offset += end;
-    return parse_value(parser, line, length - 1, offset);
+    return parse_reply_value(parser, line, length - 1, offset);
 }
 
 static bool is_blank(uint8_t c)
@@ -263,8 +263,8 @@ static enum hf_resp_status split_words(struct hf_resp_parser *parser,
     return HF_RESP_MESSAGE;
 }
 
-static enum hf_resp_status parse_words(struct hf_resp_parser *parser,
-                                       const uint8_t *data, size_t size)
+static enum hf_resp_status parse_inline_words(struct hf_resp_parser *parser,
+                                              const uint8_t *data, size_t size)
 {
     size_t max = size < HF_RESP_LINE_MAX ? size : HF_RESP_LINE_MAX;
     size_t length = find_line(data, max, &parser->offset);
@@ -285,10 +285,10 @@ static enum hf_resp_status parse_message(struct hf_resp_parser *parser,
     if (size == 0)
         return HF_RESP_MORE;
     if (parser->requests && data[0] != '*')
-        return parse_words(parser, data, size);
+        return parse_inline_words(parser, data, size);
     while (parser->left[0] > 0 || parser->depth > 0) {
         status = parser->in_bulk ? end_bulk(parser, data, size)
-                                 : parse_line(parser, data, size);
+                                 : parse_inline(parser, data, size);
         if (status != HF_RESP_MESSAGE)
             break;
     }

@@ -87,8 +87,8 @@ size_t hf_resp_digits(char digits[20], uint64_t number)
 }
 
 /* Write a line with a type and a number. */
-static void write_header(struct hf_buf *buf, char type, uint64_t number,
-                         bool is_negative)
+static void write_type_line(struct hf_buf *buf, char type, uint64_t number,
+                            bool is_negative)
 {
     char line[24] = {type, '-'};
     size_t size = is_negative ? 2 : 1;
@@ -101,12 +101,12 @@ static void write_header(struct hf_buf *buf, char type, uint64_t number,
 
 void hf_resp_write_array(struct hf_buf *buf, size_t count)
 {
-    write_header(buf, '*', count, false);
+    write_type_line(buf, '*', count, false);
 }
 
 void hf_resp_write_bulk(struct hf_buf *buf, const void *data, size_t size)
 {
-    write_header(buf, '$', size, false);
+    write_type_line(buf, '$', size, false);
     hf_buf_raw(buf, data, size);
     hf_buf_raw(buf, "\r\n", 2);
 }
@@ -127,7 +127,7 @@ void hf_resp_write_integer(struct hf_buf *buf, int64_t integer)
 {
     uint64_t size = integer < 0 ? -(uint64_t)integer : (uint64_t)integer;
 
-    write_header(buf, ':', size, integer < 0);
+    write_type_line(buf, ':', size, integer < 0);
 }
 
 void hf_resp_write_null(struct hf_buf *buf)

@@ -12,8 +12,8 @@
 #define LATE_MS 500        /* a timer this late means that we were stopped */
 #define KEEP_SIZE 65536    /* a larger buffer is freed once it is written */
 
-static void set_connection_state(struct hf_raft_connection *connection,
-                                 enum hf_raft_state to)
+static void enter_state(struct hf_raft_connection *connection,
+                        enum hf_raft_state to)
 {
     static const bool allowed[][5] = {
         [HF_RAFT_DOWN] = {[HF_RAFT_CONNECTING] = true},
@@ -31,7 +31,7 @@ static void set_connection_state(struct hf_raft_connection *connection,
 
 /* ---- Writing ------------------------------------------------------------*/
 
-static void reset_output(struct hf_raft_connection *connection)
+static void drop_output(struct hf_raft_connection *connection)
 {
     connection->output.size = 0;
     connection->output.failed = false;
@@ -50,12 +50,12 @@ void hf_raft_connection_flush(struct hf_raft_connection *connection)
     if (!failed && output->size > 0)
         failed = !transport->ops->write(transport, &connection->stream,
                                         output->data, output->size);
-    reset_output(connection);
+    drop_output(connection);
     if (failed)
         hf_raft_connection_lose(connection, HF_ENOMEM, hf_err_text(HF_ENOMEM));
 }
 
-static void on_flush(struct hf_post *post)
+static void send_output_at_turn_end(struct hf_post *post)
 {
     hf_raft_connection_flush(
         HF_CONTAINER(post, struct hf_raft_connection, flush));
@@ -182,9 +182,9 @@ static void on_push(struct hf_raft_connection *connection,
 }
 
 /* Returns HF_OK if the reply to HELLO is one that this client understands. */
-static enum hf_err check_hello(struct hf_mux_hello *hello,
-                               const struct hf_resp_message *message,
-                               struct hf_error *error)
+static enum hf_err check_hello_reply(struct hf_mux_hello *hello,
+                                     const struct hf_resp_message *message,
+                                     struct hf_error *error)
 {
     struct hf_bytes text = {NULL, 0};
     enum hf_err err = hf_mux_hello_decode(hello, message, &text);
@@ -220,14 +220,14 @@ static void on_hello(struct hf_raft_connection *connection,
     struct hf_mux_hello hello;
     struct hf_error error;
 
-    if (check_hello(&hello, message, &error)) {
+    if (check_hello_reply(&hello, message, &error)) {
         hf_raft_connection_lose(connection, error.code, error.text);
         return;
     }
     connection->node = hello.node;
     connection->leader = hello.leader;
     connection->version = command_version(&hello);
-    set_connection_state(connection, HF_RAFT_READY);
+    enter_state(connection, HF_RAFT_READY);
     hf_raft_route_on_hello(connection, &hello);
 }
 
@@ -288,13 +288,13 @@ static void on_data(struct hf_raft_stream *stream, const void *data,
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-static void on_opened(struct hf_raft_stream *stream)
+static void on_session_opened(struct hf_raft_stream *stream)
 {
     struct hf_raft_connection *connection =
         HF_CONTAINER(stream, struct hf_raft_connection, stream);
 
     connection->heard = hf_raft_now(connection->raft);
-    set_connection_state(connection, HF_RAFT_GREETING);
+    enter_state(connection, HF_RAFT_GREETING);
     hf_mux_write_hello(&connection->output);
     flush_later(connection);
 }
@@ -304,7 +304,7 @@ static void reset_connection(struct hf_raft_connection *connection)
 {
     struct hf_host *host = connection->raft->host;
 
-    set_connection_state(connection, HF_RAFT_DOWN);
+    enter_state(connection, HF_RAFT_DOWN);
     connection->incarnation++;
     connection->node = 0;
     connection->leader = 0;
@@ -315,8 +315,8 @@ static void reset_connection(struct hf_raft_connection *connection)
     hf_buf_fini(&connection->output);
 }
 
-static void report_loss(struct hf_raft_connection *connection, enum hf_err err,
-                        const char *text)
+static void report_connection_loss(struct hf_raft_connection *connection,
+                                   enum hf_err err, const char *text)
 {
     bool was_up = connection->state == HF_RAFT_UP;
     struct hf_error failure;
@@ -330,12 +330,12 @@ static void report_loss(struct hf_raft_connection *connection, enum hf_err err,
 static void on_lost(struct hf_raft_stream *stream, enum hf_err err,
                     const char *text)
 {
-    report_loss(HF_CONTAINER(stream, struct hf_raft_connection, stream), err,
-                text);
+    report_connection_loss(
+        HF_CONTAINER(stream, struct hf_raft_connection, stream), err, text);
 }
 
 static const struct hf_raft_stream_ops stream_ops = {
-    .opened = on_opened,
+    .opened = on_session_opened,
     .data = on_data,
     .lost = on_lost,
 };
@@ -345,7 +345,7 @@ void hf_raft_connection_init(struct hf_raft_connection *connection,
 {
     connection->raft = raft;
     connection->stream.ops = &stream_ops;
-    connection->flush.run = on_flush;
+    connection->flush.run = send_output_at_turn_end;
 }
 
 void hf_raft_connection_open(struct hf_raft_connection *connection,
@@ -354,7 +354,7 @@ void hf_raft_connection_open(struct hf_raft_connection *connection,
     struct hf_raft *raft = connection->raft;
     struct hf_error error;
 
-    set_connection_state(connection, HF_RAFT_CONNECTING);
+    enter_state(connection, HF_RAFT_CONNECTING);
     connection->incarnation++;
     connection->address = address;
     connection->heard = hf_raft_now(raft);
@@ -367,7 +367,7 @@ void hf_raft_connection_open(struct hf_raft_connection *connection,
     hf_raft_route_on_lost(connection, false, &error);
 }
 
-static void close_stream(struct hf_raft_connection *connection)
+static void close_transport(struct hf_raft_connection *connection)
 {
     struct hf_raft_transport *transport = connection->raft->transport;
 
@@ -385,7 +385,7 @@ void hf_raft_connection_close(struct hf_raft_connection *connection)
         (void)transport->ops->write(transport, &connection->stream,
                                     connection->output.data,
                                     connection->output.size);
-    close_stream(connection);
+    close_transport(connection);
     reset_connection(connection);
 }
 
@@ -393,11 +393,11 @@ void hf_raft_connection_lose(struct hf_raft_connection *connection,
                              enum hf_err err, const char *text)
 {
     HF_ASSERT(connection->state != HF_RAFT_DOWN);
-    close_stream(connection);
-    report_loss(connection, err, text);
+    close_transport(connection);
+    report_connection_loss(connection, err, text);
 }
 
 void hf_raft_connection_set_up(struct hf_raft_connection *connection)
 {
-    set_connection_state(connection, HF_RAFT_UP);
+    enter_state(connection, HF_RAFT_UP);
 }

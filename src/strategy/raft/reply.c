@@ -57,9 +57,9 @@ static void note_lock_result(struct hf_raft *raft,
 
 /* The table answers a command of a session that does not exist, and no other,
  * with HF_EINDOUBT. */
-static enum hf_raft_reply_status decode_result(struct hf_raft *raft,
-                                               struct hf_raft_request *pending,
-                                               const struct hf_mux_reply *reply)
+static enum hf_raft_reply_status decode_reply_result(
+    struct hf_raft *raft, struct hf_raft_request *pending,
+    const struct hf_mux_reply *reply)
 {
     struct hf_request *request = pending->request;
     struct hf_answer *answer = &request->answer;
@@ -184,7 +184,7 @@ enum hf_raft_reply_status hf_raft_reply_decode(struct hf_raft *raft,
     answer->index = reply->index;
     switch (request->kind) {
     case HF_REQUEST_COMMAND:
-        return decode_result(raft, pending, reply);
+        return decode_reply_result(raft, pending, reply);
     case HF_REQUEST_LOOKUP:
         decode_lookup(answer, reply);
         break;

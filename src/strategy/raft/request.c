@@ -8,7 +8,8 @@
 
 /* ---- Answers ------------------------------------------------------------*/
 
-static void free_request(struct hf_raft *raft, struct hf_raft_request *pending)
+static void free_raft_request(struct hf_raft *raft,
+                              struct hf_raft_request *pending)
 {
     hf_map_remove(&raft->requests_by_id, &pending->by_id);
     hf_dlist_remove(&pending->link);
@@ -20,7 +21,7 @@ static void answer_request(struct hf_raft *raft,
 {
     struct hf_request *request = pending->request;
 
-    free_request(raft, pending);
+    free_raft_request(raft, pending);
     raft->host->ops->answer(raft->host, request);
 }
 
@@ -33,8 +34,8 @@ static void set_failure(struct hf_request *request, enum hf_err err,
 }
 
 /* Fail a request for which there is no struct hf_raft_request. */
-static void fail_unstarted(struct hf_raft *raft, struct hf_request *request,
-                           enum hf_err err, const char *text)
+static void fail_unsent(struct hf_raft *raft, struct hf_request *request,
+                        enum hf_err err, const char *text)
 {
     set_failure(request, err, text);
     raft->host->ops->answer(raft->host, request);
@@ -101,7 +102,8 @@ static uint32_t remaining_ms(const struct hf_raft *raft,
     return left < REMAINING_MAX_MS ? left : REMAINING_MAX_MS;
 }
 
-static void send_request(struct hf_raft *raft, struct hf_raft_request *pending)
+static void send_raft_request(struct hf_raft *raft,
+                              struct hf_raft_request *pending)
 {
     struct hf_request *request = pending->request;
     struct hf_mux_request message = {
@@ -142,14 +144,14 @@ void hf_raft_requests_send_all(struct hf_raft *raft)
 
         hf_answer_clear(&pending->request->answer); /* a part of a LIST */
         pending->capacity = 0;
-        send_request(raft, pending);
+        send_raft_request(raft, pending);
     }
 }
 
 /* ---- Members of the strategy --------------------------------------------*/
 
-static struct hf_raft_request *add_request(struct hf_raft *raft,
-                                           struct hf_request *request)
+static struct hf_raft_request *add_raft_request(struct hf_raft *raft,
+                                                struct hf_request *request)
 {
     struct hf_raft_request *pending = calloc(1, sizeof(*pending));
 
@@ -170,13 +172,13 @@ static void start_request(struct hf_raft *raft, struct hf_request *request)
 
     if (up)
         hf_raft_connection_expect(raft->current);
-    pending = add_request(raft, request);
+    pending = add_raft_request(raft, request);
     if (!pending) {
-        fail_unstarted(raft, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+        fail_unsent(raft, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
     }
     if (up)
-        send_request(raft, pending);
+        send_raft_request(raft, pending);
 }
 
 /* Whether a copy of the command was sent in a session that is gone. In another
@@ -203,14 +205,14 @@ void hf_raft_submit(void *self, struct hf_request *request)
         set_gone(request);
         raft->host->ops->answer(raft->host, request);
     } else if (hf_raft_route_has_failed(raft)) {
-        fail_unstarted(raft, request, HF_EUNAVAIL, raft->route.failure.text);
+        fail_unsent(raft, request, HF_EUNAVAIL, raft->route.failure.text);
     } else {
         start_request(raft, request);
     }
 }
 
-static struct hf_raft_request *find_request(const struct hf_raft *raft,
-                                            const struct hf_request *request)
+static struct hf_raft_request *find_sent_request(
+    const struct hf_raft *raft, const struct hf_request *request)
 {
     for (struct hf_dlist *link = raft->requests.next; link != &raft->requests;
          link = link->next) {
@@ -227,7 +229,7 @@ static struct hf_raft_request *find_request(const struct hf_raft *raft,
 void hf_raft_cancel(void *self, struct hf_request *request)
 {
     struct hf_raft *raft = self;
-    struct hf_raft_request *pending = find_request(raft, request);
+    struct hf_raft_request *pending = find_sent_request(raft, request);
     bool up = raft->current->state == HF_RAFT_UP;
 
     set_failure(request, unanswered_error(pending),
@@ -239,7 +241,7 @@ void hf_raft_cancel(void *self, struct hf_request *request)
 
 hf_time hf_raft_sent_at(void *self, const struct hf_request *request)
 {
-    const struct hf_raft_request *pending = find_request(self, request);
+    const struct hf_raft_request *pending = find_sent_request(self, request);
 
     return pending ? pending->first_sent : HF_NEVER;
 }

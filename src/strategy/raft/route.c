@@ -187,8 +187,8 @@ void hf_raft_route_on_full(struct hf_raft_connection *connection)
 
 /* The nodes of one URL have to belong to one cluster: others would grant the
  * same keys to other clients. */
-static bool check_cluster(struct hf_raft_connection *connection,
-                          const struct hf_mux_hello *hello)
+static bool check_same_cluster(struct hf_raft_connection *connection,
+                               const struct hf_mux_hello *hello)
 {
     char *cluster = connection->raft->route.cluster;
     char found[HF_RAFT_CLUSTER_SIZE];
@@ -213,7 +213,7 @@ void hf_raft_route_on_hello(struct hf_raft_connection *connection,
 {
     struct hf_raft *raft = connection->raft;
 
-    if (!check_cluster(connection, hello))
+    if (!check_same_cluster(connection, hello))
         return;
     set_leader(connection, hello->leader, hello->address);
     if (connection == raft->candidate && !is_better(connection)) {
@@ -261,7 +261,7 @@ static void note_failure(struct hf_raft *raft, const struct hf_error *failure)
 }
 
 /* Try every node at once, one after another; then back off. */
-static hf_time next_connect_time(const struct hf_raft *raft)
+static hf_time next_round_time(const struct hf_raft *raft)
 {
     unsigned failures = raft->route.failures;
     unsigned rounds, span = BACK_OFF_MIN_MS;
@@ -299,7 +299,7 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
         raft->candidate = NULL;
         return;
     }
-    raft->route.connect_at = next_connect_time(raft);
+    raft->route.connect_at = next_round_time(raft);
     hf_raft_wake_at(raft, raft->route.connect_at);
     if (hf_raft_route_has_failed(raft))
         hf_raft_requests_fail(raft, &raft->route.failure);

@@ -63,7 +63,7 @@ static void lose_socket(struct hf_raft_socket *socket, const char *text)
     stream->ops->lost(stream, HF_EUNAVAIL, text);
 }
 
-static void close_stream(struct hf_raft_transport *transport,
+static void socket_close(struct hf_raft_transport *transport,
                          struct hf_raft_stream *stream)
 {
     (void)transport;
@@ -186,7 +186,7 @@ static void on_connect_ready(struct hf_raft_socket *socket)
 
 /* ---- Writing ------------------------------------------------------------*/
 
-static void set_socket_events(struct hf_raft_socket *socket, uint32_t events)
+static void poll_socket(struct hf_raft_socket *socket, uint32_t events)
 {
     struct hf_host *host = socket->sockets->host;
 
@@ -220,7 +220,7 @@ static void send_unsent(struct hf_raft_socket *socket)
     socket->sent = 0;
     if (unsent->capacity > KEEP_SIZE)
         hf_buf_fini(unsent);
-    set_socket_events(socket, EPOLLIN);
+    poll_socket(socket, EPOLLIN);
 }
 
 static bool write_stream(struct hf_raft_transport *transport,
@@ -238,7 +238,7 @@ static bool write_stream(struct hf_raft_transport *transport,
     hf_buf_raw(&socket->unsent, (const uint8_t *)data + sent, size - sent);
     if (socket->unsent.failed)
         return false;
-    set_socket_events(socket, EPOLLIN | EPOLLOUT);
+    poll_socket(socket, EPOLLIN | EPOLLOUT);
     return true;
 }
 
@@ -260,7 +260,7 @@ static void read_socket(struct hf_raft_socket *socket)
         lose_socket(socket, strerror(errno));
 }
 
-static void on_socket_ready(struct hf_fd *fd, uint32_t events)
+static void on_raft_socket_ready(struct hf_fd *fd, uint32_t events)
 {
     struct hf_raft_socket *socket = HF_CONTAINER(fd, struct hf_raft_socket, fd);
 
@@ -295,7 +295,7 @@ static enum hf_err connect_stream(struct hf_raft_transport *transport,
     socket->sockets = sockets;
     socket->stream = stream;
     socket->address = address;
-    socket->fd = (struct hf_fd){.fd = -1, .ready = on_socket_ready};
+    socket->fd = (struct hf_fd){.fd = -1, .ready = on_raft_socket_ready};
     hf_dlist_push_back(&sockets->open, &socket->link);
     stream->handle = socket;
     if (try_next_address(socket))
@@ -332,9 +332,9 @@ static void wait_for_streams(struct hf_raft_transport *transport, hf_time until)
     for (unsigned i = 0; ready > 0 && i < count; i++) {
         if (!fds[i].revents)
             continue;
-        on_socket_ready(owners[i],
-                        (fds[i].revents & POLLOUT ? EPOLLOUT : 0u) |
-                            (fds[i].revents & ~POLLOUT ? EPOLLIN : 0u));
+        on_raft_socket_ready(owners[i],
+                             (fds[i].revents & POLLOUT ? EPOLLOUT : 0u) |
+                                 (fds[i].revents & ~POLLOUT ? EPOLLIN : 0u));
         return;
     }
 }
@@ -342,7 +342,7 @@ static void wait_for_streams(struct hf_raft_transport *transport, hf_time until)
 static const struct hf_raft_transport_ops socket_ops = {
     .connect = connect_stream,
     .write = write_stream,
-    .close = close_stream,
+    .close = socket_close,
     .wait = wait_for_streams,
 };
 
