@@ -18,7 +18,7 @@ static void on_dial_timer(uv_timer_t *timer)
 static uint64_t pause_of(const struct hf_dialer_peer *peer)
 {
     unsigned doublings = peer->attempts < 10 ? peer->attempts : 10;
-    uint32_t pause = PAUSE_MS << doublings;
+    uint32_t pause = (uint32_t)PAUSE_MS << doublings;
 
     if (peer->attempts == 0)
         return 0;
