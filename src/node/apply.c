@@ -5,7 +5,7 @@
 
 /* ---- Grants -------------------------------------------------------------*/
 
-/* The leader sends the grant to the node that has the client. */
+/* At the leader: send the grant to the node that has the client. */
 static void push_applied_grant(struct hf_node *node,
                                const struct hf_node_grant *grant)
 {
@@ -20,9 +20,10 @@ static void push_applied_grant(struct hf_node *node,
     (void)hf_peers_send(node, peer, HF_PACKET_PUSH);
 }
 
-/* From its applying the LOCK to its submitting the entry that grants the key, by
- * the clock of the leader that did both. Others may have applied the grant
- * before this node, but nobody before it was submitted. */
+/* The time from applying the LOCK, at `noted`, to submitting the entry `index`
+ * that grants the key, on the clock of this node; -1 if one of the two is
+ * unknown. The time when this node applies the grant would be too late: other
+ * nodes may have applied it before, but none before it was submitted. */
 static int64_t age_of(const struct hf_node *node, uint64_t index, uint64_t term,
                       hf_time noted)
 {
@@ -34,8 +35,9 @@ static int64_t age_of(const struct hf_node *node, uint64_t index, uint64_t term,
     return submitted == HF_NEVER || submitted < noted ? -1 : submitted - noted;
 }
 
-/* A node that does not lead reports a grant, without its age, only if the
- * leader's report has not arrived. */
+/* The leader reports each grant to the node that has the client, with the age.
+ * That node reports the grant itself, without the age, only if it applies it
+ * before the leader's report arrives. */
 static void report_applied_grants(struct hf_node *node, uint64_t index,
                                   uint64_t term)
 {

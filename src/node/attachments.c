@@ -35,7 +35,7 @@ void hf_attachments_fini(struct hf_attachments *attachments)
     hf_map_fini(&attachments->by_session);
 }
 
-/* Session ids come from a counter of the table. */
+/* Session ids are consecutive numbers, which this spreads well enough. */
 static uint64_t hash_session(uint64_t session)
 {
     return session * UINT64_C(0x9e3779b97f4a7c15);
@@ -52,9 +52,11 @@ static struct attachment *find_attachment(const struct hf_node *node,
     return attachment_at(link);
 }
 
-/* ---- Telling the leader -------------------------------------------------*/
+/* ---- Reporting to the leader --------------------------------------------*/
 
-/* A change is not sent until the leader has the list. */
+/* Report that `session` was attached or detached. Does nothing while the leader
+ * lacks the list of all attachments: it will receive the list with this
+ * change. */
 static void send_change(struct hf_node *node, enum hf_packet_kind kind,
                         uint64_t session)
 {
@@ -74,7 +76,9 @@ static void send_change(struct hf_node *node, enum hf_packet_kind kind,
         node->attachments.is_announced = false;
 }
 
-/* Send up to IDS_PER_MESSAGE sessions after `link`. Returns the last one. */
+/* Send the next sessions after `link` (NULL: the first ones), at most
+ * IDS_PER_MESSAGE. Returns the last one that was sent, or NULL if none are
+ * left. */
 static struct hf_map_link *send_some(struct hf_node *node,
                                      struct hf_peer *leader,
                                      struct hf_map_link *link, bool *sent)

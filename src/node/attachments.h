@@ -1,7 +1,8 @@
 /* attachments.h - which sessions have their client at this node.
  *
- * The leader is told, so that it pushes grants to the node that has the client,
- * and closes a session only if its client is nowhere. */
+ * The node reports them to the leader, so that the leader sends grants to the
+ * node that has the client, and closes a session only if its client is at no
+ * node. */
 #ifndef HF_NODE_ATTACHMENTS_H
 #define HF_NODE_ATTACHMENTS_H
 
@@ -14,9 +15,10 @@ struct hf_node;
 /* A grant after a wait.
  *
  * `age_ms` is the time from when the leader applied the LOCK to when it
- * submitted the command that granted the key, on its own clock; so the lease
- * started at least that long after the LOCK was sent. -1: unknown, because the
- * leader has changed meanwhile; then a client renews first. */
+ * submitted the command that granted the key, on the leader's clock; so the
+ * lease started at least that long after the LOCK was sent. -1: unknown,
+ * because an earlier leader submitted that command, or the leader has no record
+ * of when it applied the LOCK. Then the client renews first. */
 struct hf_node_grant {
     uint64_t session;
     struct hf_nonce nonce;
@@ -27,16 +29,17 @@ struct hf_node_grant {
 
 struct hf_attachments {
     struct hf_map by_session;
-    uint64_t pushed;   /* highest token that the leader has pushed */
-    bool is_announced; /* the leader has the whole list */
+    uint64_t pushed;   /* highest token of the grants that leaders have sent */
+    bool is_announced; /* the leader knows all of `by_session` */
 };
 
 /* The client of `session` is at the connection `conn` of this node. Replaces an
- * earlier attachment of the session at this node. */
+ * earlier attachment of the session at this node. Can fail with HF_ENOMEM. */
 enum hf_err hf_node_attach(struct hf_node *node, uint64_t session,
                            uint64_t conn);
 
-/* The client is gone. Does nothing unless `session` is attached at `conn`. */
+/* The client of `session` has left the connection `conn`. Does nothing if the
+ * session is attached at another connection, or not at all. */
 void hf_node_detach(struct hf_node *node, uint64_t session, uint64_t conn);
 
 /* ---- For the other parts of the node ------------------------------------*/
@@ -44,10 +47,12 @@ void hf_node_detach(struct hf_node *node, uint64_t session, uint64_t conn);
 void hf_attachments_init(struct hf_attachments *attachments);
 void hf_attachments_fini(struct hf_attachments *attachments);
 
-/* Send the whole list to the leader, if there is one that lacks it. */
+/* Report all attachments to the leader, unless no leader can be reached or it
+ * knows them already. */
 void hf_attachments_announce(struct hf_node *node);
 
-/* Report a grant to the client, if it is here. */
+/* Call the hook on_grant() if the session of `grant` is attached at this
+ * node. */
 void hf_attachments_push(struct hf_node *node,
                          const struct hf_node_grant *grant);
 

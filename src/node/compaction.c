@@ -49,12 +49,13 @@ struct compact_job {
     struct hf_disk *disk;
     struct hf_log_cluster cluster;
     struct hf_seed seed;
-    struct hf_table *table; /* the job has it while it runs */
-    uint64_t last;          /* LOAD: the snapshot; APPLY: the last entry */
-    struct hf_buf entries;  /* APPLY: commands, each with its length */
+    struct hf_table *table; /* owned by the job while it runs */
+    uint64_t last; /* index. LOAD: of the snapshot; APPLY: of the last entry;
+                      CLEAN: remove snapshots before it */
+    struct hf_buf entries; /* APPLY: commands, each after its length */
     struct hf_snapshot_meta meta;
     struct hf_buf members; /* of `meta` */
-    uint64_t size;         /* WRITE: of the file */
+    uint64_t size;         /* WRITE: bytes of the encoded table */
     enum hf_err err;
     struct hf_error error;
 };
@@ -171,7 +172,8 @@ static void run_compaction_step(struct hf_node_job *base)
 
 /* ---- The end of a job ---------------------------------------------------*/
 
-/* Let a job free a table, unless one waits for that already. */
+/* Let a job free `table`, because that takes long; or free it here, if another
+ * table waits for such a job. */
 static void discard(struct hf_compaction *compaction, struct hf_table *table)
 {
     if (compaction->trash)
@@ -201,14 +203,15 @@ static void on_part_written(struct hf_node *node, const struct compact_job *job)
     if (hf_node_step(node,
                      (struct hf_engine_event){.kind = HF_ENGINE_SNAPSHOT_TAKEN,
                                               .index = index}))
-        return; /* another one is being installed */
+        return; /* another snapshot is newer, or being installed */
     compaction->obsolete = index;
     if (index > node->opts.trailing)
         hf_wal_compact(node->journal.wal, index - node->opts.trailing);
 }
 
-/* A full disk, or memory that is short, ends this attempt. Another snapshot in
- * the way was installed meanwhile. Otherwise the disk or the log is broken. */
+/* If the disk is full, memory is short, or a snapshot of the leader was
+ * installed meanwhile (HF_EBUSY), try again later. Any other error means that
+ * the disk or the log is damaged. */
 static void on_failed(struct hf_node *node, const struct compact_job *job)
 {
     if (job->phase == PHASE_WRITE)
@@ -270,7 +273,8 @@ static void choose_target(struct hf_node *node)
     compaction->applied = 0;
 }
 
-/* Copy the next entries. False if memory is short. */
+/* Copy the next entries for an APPLY. Returns false if memory is short, or the
+ * log does not have them any more. */
 static bool copy_entries(struct hf_node *node, struct compact_job *job)
 {
     uint64_t index = node->compaction.applied;

@@ -34,7 +34,7 @@ static void send_messages(struct hf_node *node,
     }
 }
 
-/* Send what waited for the writes that are durable now. */
+/* Send the messages that waited for writes which are durable now. */
 static void release_messages(struct hf_node *node)
 {
     struct hf_outbox_message *kept;
@@ -153,7 +153,8 @@ bool hf_node_flush_begin(struct hf_node *node, struct hf_wal_flush *flush)
     return hf_wal_flush_begin(node->journal.wal, flush);
 }
 
-/* After HF_ELIMIT, because the disk is full, the caller tries again later. */
+/* HF_ELIMIT: the disk is full, and nothing is written until `disk_retry`. After
+ * any other error the node stops. Returns true if there was no error. */
 static bool check_disk(struct hf_node *node, enum hf_err err)
 {
     struct hf_error error;

@@ -1,13 +1,16 @@
 /* incarnation.h - how often the node was started: the file "incarnation".
  *
- * Frames carry it, so that those of an earlier process are recognised. It must
- * be durable before the first frame is sent. */
+ * Every frame to another node carries this number, so that the receiver
+ * recognises frames of an earlier process. The number must be durable before
+ * the first frame is sent. */
 #ifndef HF_NODE_INCARNATION_H
 #define HF_NODE_INCARNATION_H
 
 #include "log/disk.h"
 
-/* Read the number, add 1, and make that durable. Blocks. */
+/* Add 1 to the number in the file, durably, and return the sum in
+ * `*incarnation`. The first is 1. Blocks. Fails if the file is damaged, or
+ * cannot be read or written. */
 enum hf_err hf_incarnation_raise(struct hf_disk *disk, uint64_t *incarnation,
                                  struct hf_error *error);
 

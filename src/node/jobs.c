@@ -2,7 +2,8 @@
 
 #include "node/state.h"
 
-/* A follower that waits for a snapshot comes first. */
+/* Transfers come before snapshots of this node: a follower needs them to catch
+ * up. */
 struct hf_node_job *hf_node_job_begin(struct hf_node *node)
 {
     struct hf_node_job *job = NULL;

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-#define CHUNK 64 /* entries that are converted at a time */
+#define CHUNK 64 /* log entries that are appended at a time */
 
 void hf_journal_fini(struct hf_journal *journal)
 {
@@ -41,9 +41,9 @@ static enum hf_err reserve_write(struct hf_journal *journal)
     return HF_OK;
 }
 
-/* The entries from `first` on are replaced. The log reports at most the index
- * before them as durable from now on, so earlier writes must not wait for
- * more. */
+/* The entries from `first` on are replaced. hf_wal_durable() then reports an
+ * index below `first` until the new entries are durable, so earlier writes must
+ * not wait for more. */
 static void replace_from(struct hf_journal *journal, uint64_t first)
 {
     for (size_t i = journal->count; i-- > 0;) {
@@ -117,7 +117,9 @@ enum hf_err hf_journal_store(struct hf_journal *journal,
 
 /* ---- Flushes ------------------------------------------------------------*/
 
-/* Term and vote only increase: a term up, a vote from none to one. */
+/* Returns true if the term and vote of `write` are durable. The term never
+ * decreases, and within a term the vote changes once at most, from none to a
+ * node. */
 static bool has_hard_state(const struct hf_log_state *state,
                            const struct hf_journal_write *write)
 {

@@ -17,8 +17,9 @@ void hf_node_set_time(struct hf_node *node, hf_time now)
 
 /* ---- Followers that are idle --------------------------------------------*/
 
-/* A follower learns with the next append what is committed. If nothing else is
- * sent to it, tell it at once, so that its table is as new as the leader's. */
+/* A follower learns with the next append what is committed. If no append is
+ * sent to it in this turn, send the commit index alone, so that its table is as
+ * new as the leader's. */
 static void tell_commit_to_all(struct hf_node *node)
 {
     for (size_t i = 0; hf_node_leads(node) && i < node->peers.count; i++) {
@@ -48,7 +49,7 @@ bool hf_node_has_left(const struct hf_node *node)
             node->peers.count == 0 || node->now >= node->leave_until);
 }
 
-/* The connected peer that has all entries; NULL if there is none. */
+/* Returns a connected peer that has all entries; NULL if there is none. */
 static struct hf_peer *find_successor(struct hf_node *node)
 {
     for (size_t i = 0; i < node->peers.count; i++) {
@@ -85,8 +86,8 @@ static void tick(struct hf_node *node)
                            (struct hf_engine_event){.kind = HF_ENGINE_TICK});
 }
 
-/* Apply before submitting, so that a renewal that is committed prevents the
- * EXPIRE; and again afterwards, because a sole voter may have committed. */
+/* Apply entries before submitting commands: a committed renewal then prevents
+ * the EXPIRE of its lease. */
 void hf_node_turn(struct hf_node *node, hf_time now)
 {
     hf_node_set_time(node, now);

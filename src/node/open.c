@@ -78,7 +78,7 @@ static enum hf_err check_opts(const struct hf_node_opts *opts,
 
 /* ---- Recovery -----------------------------------------------------------*/
 
-/* The log continues after this entry. */
+/* The log begins after the entry `index`. */
 static void on_recovered_base(void *arg, uint64_t index, uint64_t term)
 {
     struct hf_node *node = arg;
@@ -121,7 +121,8 @@ static enum hf_err restore_table(struct hf_node *node,
     return err;
 }
 
-/* The engine copies the members. */
+/* `snapshot->members` points into `file`. The engine copies it when it
+ * starts. */
 static void describe_snapshot(const struct hf_snapshot_file *file,
                               struct hf_engine_snapshot *snapshot)
 {
@@ -135,8 +136,8 @@ static void describe_snapshot(const struct hf_snapshot_file *file,
     };
 }
 
-/* The first entry of a new cluster names its members. All nodes write the same
- * one, each into its own log, before they start. */
+/* The first entry of a new cluster names the members. Each node writes it into
+ * its own log before it starts, and it is the same on all nodes. */
 static enum hf_err store_first_entry(struct hf_node *node,
                                      struct hf_engine_loaded *loaded,
                                      struct hf_error *error)
@@ -195,7 +196,8 @@ static enum hf_err recover_log(struct hf_node *node,
     return HF_OK;
 }
 
-/* The members are those of the log; the options must agree. */
+/* The log names the members of the cluster. Refuse to start with options that
+ * name others. */
 static enum hf_err check_members(const struct hf_node *node,
                                  struct hf_error *error)
 {

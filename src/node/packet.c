@@ -4,7 +4,7 @@
 
 #define MAGIC 0x52504648 /* "HFPR" */
 
-/* The message must end here. */
+/* Returns HF_EPROTO if the message was too short, or if bytes are left over. */
 static enum hf_err end_of(const struct hf_reader *reader)
 {
     return reader->failed || reader->size > 0 ? HF_EPROTO : HF_OK;
@@ -32,7 +32,7 @@ void hf_packet_encode_hello(struct hf_buf *buf,
     hf_buf_u32(buf, hello->version);
 }
 
-/* A later protocol may append fields. */
+/* Ignores bytes that are left over: a later protocol may append fields. */
 enum hf_err hf_packet_decode_hello(struct hf_reader *reader,
                                    struct hf_packet_hello *hello)
 {

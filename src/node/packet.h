@@ -20,11 +20,11 @@
 enum hf_packet_kind {
     HF_PACKET_RAFT = 1,     /* raft/message */
     HF_PACKET_FORWARD,      /* a command for the leader */
-    HF_PACKET_REPLY,        /* its outcome */
+    HF_PACKET_REPLY,        /* the outcome of a FORWARD */
     HF_PACKET_READ,         /* ask the leader for an index to read at */
     HF_PACKET_READ_REPLY,   /* the index */
     HF_PACKET_ATTACH,       /* sessions whose clients are at the sender */
-    HF_PACKET_DETACH,       /* sessions whose clients have gone */
+    HF_PACKET_DETACH,       /* sessions whose clients have left the sender */
     HF_PACKET_PUSH,         /* a grant for a session at the receiver */
     HF_PACKET_SNAPSHOT,     /* a part of a snapshot file */
     HF_PACKET_SNAPSHOT_ACK, /* how much of it has arrived */
@@ -33,7 +33,7 @@ enum hf_packet_kind {
 
 enum {
     HF_PACKET_LOW_SPACE = 1
-}; /* flag: the disk of the sender is full */
+}; /* flag: the sender is low on disk space */
 
 struct hf_packet_hello {
     uint32_t protocol_min, protocol_max;
@@ -43,7 +43,8 @@ struct hf_packet_hello {
     uint32_t version; /* highest table version that the sender knows */
 };
 
-/* HF_ESTATE in an outcome: the receiver does not lead. */
+/* `outcome.err` is HF_ESTATE if the node that received the FORWARD does not
+ * lead. */
 struct hf_packet_reply {
     uint64_t number;
     struct hf_node_outcome outcome;

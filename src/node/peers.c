@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "node/state.h"
 
-#define MESSAGE_HEAD 5 /* kind and size */
+#define MESSAGE_HEAD 5 /* bytes of the kind and the size of a message */
 
 /* ---- Peers --------------------------------------------------------------*/
 
@@ -100,7 +100,8 @@ struct hf_buf *hf_peers_message(struct hf_node *node)
     return &node->peers.scratch;
 }
 
-/* Everything that is sent may be lost, so what does not fit is dropped. */
+/* All senders expect that messages may be lost, so one that does not fit is
+ * dropped. */
 bool hf_peers_send(struct hf_node *node, struct hf_peer *peer,
                    enum hf_packet_kind kind)
 {
@@ -125,7 +126,8 @@ void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message)
     (void)hf_peers_send(node, peer, HF_PACKET_RAFT);
 }
 
-/* A frame without messages: it tells a peer our incarnation. */
+/* Send a frame even if it has no messages: it tells the peer our
+ * incarnation. */
 static void greet(struct hf_node *node, struct hf_peer *peer)
 {
     if (peer->link != 0)
@@ -189,8 +191,8 @@ static void send_lost(struct hf_node *node, struct hf_message *message)
     }
 }
 
-/* The leader's process is gone: say so to all, and stand for election if a
- * majority says so. */
+/* The process of `leader` has ended: report that to all nodes, and stand for
+ * election at once if a majority has reported it (raft/lost). */
 static void report_lost(struct hf_node *node, uint64_t leader)
 {
     const struct hf_entries *log = &node->engine.log;
@@ -282,7 +284,7 @@ static const char *check_peer_hello(struct hf_node *node,
     return NULL;
 }
 
-/* Returns why the connection is refused, or NULL. */
+/* Returns why the connection is refused, or NULL if it is accepted. */
 static const char *receive_hello(struct hf_node *node, struct hf_link *link,
                                  struct hf_reader *reader)
 {
@@ -299,7 +301,9 @@ static const char *receive_hello(struct hf_node *node, struct hf_link *link,
     return NULL;
 }
 
-/* What was sent to the last incarnation of a peer is lost. */
+/* The peer was restarted, or is heard for the first time. Its former process
+ * has lost what was sent to it, and waits for no answer: drop what it asked
+ * for, and send our requests again. */
 static void on_incarnation(struct hf_node *node, struct hf_peer *peer)
 {
     hf_proposals_drop_origin(node, peer->id);
@@ -347,8 +351,8 @@ static const char *receive_frame(struct hf_node *node, struct hf_link *link,
     return NULL;
 }
 
-/* Handle one complete frame of `link`, and return its size; 0: there is none,
- * or the connection was refused. */
+/* Handle the first frame in `data`, and return its size. Returns 0 if the frame
+ * is incomplete, or the connection was refused. */
 static size_t take_frame(struct hf_node *node, struct hf_link *link,
                          const uint8_t *data, size_t available)
 {
@@ -385,7 +389,7 @@ static void read_link(struct hf_node *node, struct hf_link *link)
                                link->in.size - used)) > 0)
         used += taken;
     if (link->id != id)
-        return; /* refused */
+        return; /* the connection was refused, and `link` is unused */
     if (used > 0 && used < link->in.size)
         memmove(link->in.data, link->in.data + used, link->in.size - used);
     link->in.size -= used;

@@ -10,15 +10,15 @@
 
 struct hf_peer {
     uint64_t id;
-    uint64_t link;     /* to the peer; 0: not connected */
-    uint64_t incoming; /* from the peer, after its HELLO; 0: none */
+    uint64_t link;     /* outgoing connection; 0: not connected */
+    uint64_t incoming; /* incoming connection, after its HELLO; 0: none */
     struct hf_frames frames;
-    struct hf_buf out; /* for `link` */
+    struct hf_buf out; /* output for `link`, sent at the end of the turn */
     size_t frame;      /* where the open frame starts in `out` */
-    bool has_frame;    /* there is an open one */
-    bool low_space;    /* as the peer has reported */
-    uint32_t version;  /* table version of the peer; 0: unknown */
-    bool was_appended; /* an append goes out in this turn */
+    bool has_frame;    /* a frame is open, and takes more messages */
+    bool low_space;    /* the peer has reported that its space is low */
+    uint32_t version;  /* highest table version it knows; 0: unknown */
+    bool was_appended; /* an APPEND is sent to the peer in this turn */
     struct hf_transfer_out transfer;
 };
 
@@ -41,29 +41,33 @@ struct hf_node;
 void hf_peers_init(struct hf_node *node);
 void hf_peers_fini(struct hf_peers *peers);
 
-/* NULL if there is no such member, or it is this node. */
+/* Returns the peer with this id; NULL if `id` is not a member, or is this
+ * node. */
 struct hf_peer *hf_peers_find(struct hf_node *node, uint64_t id);
 
-/* The peer that leads, if it is connected; NULL otherwise. */
+/* Returns the leader if it is a connected peer; NULL otherwise. */
 struct hf_peer *hf_peers_leader(struct hf_node *node);
 
-/* Whether there is a leader that can be asked: this node, or a connected one. */
+/* Returns true if this node leads, or is connected to the leader. */
 bool hf_peers_can_ask(const struct hf_node *node);
 
-/* Begin a message: encode it into the result, then call hf_peers_send(). */
+/* Begin a message: encode it into the returned buffer, then call
+ * hf_peers_send(). */
 struct hf_buf *hf_peers_message(struct hf_node *node);
 
-/* Send the message. False if the peer is not connected. */
+/* Send the message that was encoded last. Returns false if it is dropped: the
+ * peer is not connected, too much output waits for it, or memory is short. */
 bool hf_peers_send(struct hf_node *node, struct hf_peer *peer,
                    enum hf_packet_kind kind);
 
-/* Send a message of the engine. */
+/* Send a message of the engine to its `peer`, or drop it like
+ * hf_peers_send(). */
 void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message);
 
-/* Handle what has arrived since the last turn. */
+/* Handle the frames that have arrived since the last turn. */
 void hf_peers_read(struct hf_node *node);
 
-/* Write what was collected in this turn to the connections. */
+/* Write the output of this turn to the connections. */
 void hf_peers_flush(struct hf_node *node);
 
 #endif

@@ -40,7 +40,8 @@ void hf_proposals_fini(struct hf_proposals *proposals)
     free(proposals->commands);
 }
 
-/* Numbers of one origin are consecutive, and origins are few. */
+/* The numbers of an origin are consecutive, and origins are few, so this
+ * spreads them well enough. */
 static uint64_t hash_source(uint64_t origin, uint64_t number)
 {
     return (number + origin * UINT64_C(0x9e3779b97f4a7c15)) *
@@ -96,7 +97,7 @@ static void refuse_proposal(struct hf_node *node, uint64_t origin,
 
 /* ---- Adding -------------------------------------------------------------*/
 
-/* What makes the table larger, and so is refused while the disk is full. */
+/* Commands that make the table larger; they are refused while space is low. */
 static bool needs_space(enum hf_command_kind kind)
 {
     return kind == HF_COMMAND_OPEN || kind == HF_COMMAND_LOCK ||
@@ -109,7 +110,8 @@ static uint8_t version_of(struct hf_bytes bytes)
     return *(const uint8_t *)bytes.data;
 }
 
-/* What is in the log must be valid: a replica that cannot decode it stops. */
+/* A node that cannot decode a log entry stops, so a command is checked before
+ * it is submitted. */
 static enum hf_err check_command(struct hf_node *node, struct hf_bytes bytes,
                                  bool *no_space)
 {
@@ -174,8 +176,8 @@ void hf_proposals_add(struct hf_node *node, uint64_t origin,
     proposals->count++;
 }
 
-/* Nobody waits for this proposal any more. If it is submitted, its entry takes
- * effect all the same. */
+/* Nobody waits for the answer to this proposal any more. If it was submitted,
+ * its entry takes effect all the same. */
 static void forget_proposal(struct hf_proposals *proposals,
                             struct hf_proposal *proposal)
 {
@@ -261,7 +263,8 @@ static enum hf_err reserve_commands(struct hf_proposals *proposals,
     return HF_OK;
 }
 
-/* Collect the proposals that wait, without those that are too old. */
+/* Collect the commands of waiting proposals, and drop those whose deadline has
+ * passed. */
 static enum hf_err collect_waiting(struct hf_node *node, size_t *count)
 {
     struct hf_proposals *proposals = &node->proposals;
@@ -337,7 +340,8 @@ static enum hf_err append_own(struct hf_proposals *proposals, size_t count,
     return HF_OK;
 }
 
-/* The first `count` that wait are in the log from `first` on. */
+/* The first `count` waiting proposals are in the log now, from index `first`
+ * on. */
 static void move_to_flight(struct hf_node *node, size_t count, uint64_t first)
 {
     struct hf_proposals *proposals = &node->proposals;
@@ -372,7 +376,8 @@ static void submit(struct hf_node *node, size_t waiting, size_t own)
         note_submission(node, node->submitted + waiting + own - 1);
         move_to_flight(node, waiting, node->submitted);
     } else {
-        /* A transfer, or no memory: try again soon. */
+        /* The leadership is being transferred, or memory is short: try again
+         * soon. */
         proposals->retry = hf_time_add(node->now, HF_NODE_DISK_RETRY_MS);
         hf_node_replica_reset_due(&node->replica);
     }
@@ -436,13 +441,13 @@ void hf_proposals_applied(struct hf_node *node, uint64_t index,
 
     forget_submissions(proposals, index);
     if (!proposal || proposal->index != index)
-        return; /* one of our own */
+        return; /* a command that the leader itself has proposed */
     if (proposal->origin != 0)
         answer(node, proposal->origin, proposal->number, &outcome);
     free_proposal(proposals, proposal);
 }
 
-/* ---- Taking and leaving office ------------------------------------------*/
+/* ---- Changes of leadership ----------------------------------------------*/
 
 void hf_proposals_reset(struct hf_node *node)
 {

@@ -4,7 +4,8 @@
 
 #include "node/state.h"
 
-/* A tag is the position of the origin among the members, and its question. */
+/* A tag identifies a question in raft/rounds: the position of the origin among
+ * the members, then the number of the question. */
 #define QUESTION_BITS 56
 #define QUESTION_MASK ((UINT64_C(1) << QUESTION_BITS) - 1)
 
@@ -58,7 +59,8 @@ static bool send_question(struct hf_node *node, uint64_t question)
     return hf_peers_send(node, leader, HF_PACKET_READ);
 }
 
-/* One question for all reads that wait. */
+/* Ask the leader one question for all unsent reads. If the last question has
+ * had no answer for HF_NODE_REPEAT_MS, ask for its reads again. */
 static void ask(struct hf_node *node)
 {
     struct hf_reads *reads = &node->reads;
@@ -78,7 +80,7 @@ static void ask(struct hf_node *node)
     }
 }
 
-/* An index that is new enough for a question is so for all earlier ones. */
+/* An index that is new enough for a question is new enough for earlier ones. */
 void hf_reads_answer(struct hf_node *node, uint64_t question, uint64_t index)
 {
     struct hf_dlist *link;

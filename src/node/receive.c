@@ -1,4 +1,4 @@
-/* receive.c - messages of other nodes. */
+/* receive.c - handle the messages of other nodes. */
 #include "node/state.h"
 
 static void on_echo_or_round(struct hf_node *node, struct hf_message *message)
@@ -27,7 +27,8 @@ static void on_lost_report(struct hf_node *node,
                                            .peer = node->leader});
 }
 
-/* Entries that cannot be stored soon are dropped; the leader repeats them. */
+/* Entries are dropped while too many bytes wait for a flush; the leader sends
+ * them again. */
 static bool is_too_much(const struct hf_node *node,
                         const struct hf_message *message)
 {
@@ -139,7 +140,7 @@ static void on_snapshot_ack(struct hf_node *node, struct hf_peer *peer,
         hf_transfers_on_ack(node, peer, &ack);
 }
 
-/* An unknown kind is of a later version, and ignored. */
+/* Messages of an unknown kind come from a later version, and are ignored. */
 void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
                      enum hf_packet_kind kind, struct hf_reader *reader)
 {

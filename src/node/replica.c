@@ -36,7 +36,8 @@ static void forget_notes(struct hf_node_replica *replica)
 
 /* ---- The store ----------------------------------------------------------*/
 
-/* Every replica takes all grants, so that equal logs leave equal tables. */
+/* Keep each grant after a wait for hf_node_replica_take_grant(). Every node
+ * does so; the caller decides whether to report it. */
 static void on_replica_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_node_replica *replica = arg;

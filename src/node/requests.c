@@ -25,7 +25,7 @@ static struct hf_node_request *request_at(struct hf_dlist *link)
     return HF_CONTAINER(link, struct hf_node_request, link);
 }
 
-/* Numbers are our own, and consecutive. */
+/* The numbers are consecutive, which this spreads well enough. */
 static uint64_t hash_number(uint64_t number)
 {
     return number * UINT64_C(0x9e3779b97f4a7c15);
@@ -71,7 +71,8 @@ enum hf_err hf_node_submit(struct hf_node *node,
     return HF_OK;
 }
 
-/* Only the list of answered requests refers to it now. */
+/* Remove the request from its list, and from the indexes of requests that have
+ * no outcome. */
 static void retire_request(struct hf_requests *requests,
                            struct hf_node_request *request)
 {
@@ -131,9 +132,10 @@ static void mark_sent(struct hf_node *node, struct hf_node_request *request)
     request->sent_at = node->now;
 }
 
-/* When a command is sent again because its answer was perhaps lost with a
- * connection. The leader recognises what it still has, and sessions what was
- * applied. */
+/* Returns when to send commands again: when the oldest one has had no answer
+ * for HF_NODE_REPEAT_MS, because the command or its answer may be lost, or at
+ * `resend_at`. That is safe: the leader ignores a command that it already has,
+ * and a session applies a command once. */
 static hf_time repeat_time(const struct hf_node *node)
 {
     struct hf_dlist *oldest = hf_dlist_first(&node->requests.sent);
@@ -176,8 +178,8 @@ static void complete(struct hf_node *node, struct hf_node_request *request,
     hf_dlist_push_back(&node->requests.answered, &request->link);
 }
 
-/* A node that does not lead says so. Perhaps it will, or another leader will be
- * known soon: ask again after a while. */
+/* HF_ESTATE comes from a node that does not lead, or does not know yet that it
+ * leads. Send again after RESEND_MS; the leader may be known then. */
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome)
 {

@@ -1,12 +1,12 @@
-/* requests.h - what clients of this node want, until it is answered.
+/* requests.h - requests of this node's clients, until they are answered.
  *
- * A request is sent to the leader, which may be this node, in the order of
- * submission, and again in the same order to each new leader: sessions apply a
- * command once however often it arrives. It is kept through elections until its
- * deadline.
+ * Requests are sent to the leader, which may be this node, in the order of
+ * submission. They are sent again in the same order to each new leader:
+ * sessions apply a command once however often it arrives. A request is kept
+ * through elections until its deadline.
  *
- * The caller embeds the struct and owns it until `done`, which runs inside
- * hf_node_turn(), exactly once, unless the request was abandoned. */
+ * The caller embeds the struct, and must keep it until `done` runs or it
+ * abandons the request. `done` runs inside hf_node_turn(), once. */
 #ifndef HF_NODE_REQUESTS_H
 #define HF_NODE_REQUESTS_H
 
@@ -28,12 +28,17 @@ struct hf_node_outcome {
     /* HF_OK        see `result`, or read the table
      * HF_EUNAVAIL  the deadline has passed, and nothing was sent
      * HF_EINDOUBT  the deadline has passed; the command may take effect
-     * HF_ELIMIT    refused by the leader: too much to do, or `no_space` */
+     * HF_ELIMIT    the leader has too much to do, or the command is too long,
+     *              or `no_space`: a disk is full
+     * HF_EPROTO, HF_EUNSUPPORTED
+     *              the leader cannot decode the command, or the version of the
+     *              command is newer than that of the table */
     enum hf_err err;
     bool no_space;
     struct hf_result result; /* COMMAND */
-    uint64_t index;          /* of the log, at the leader */
-    int64_t age_ms; /* LOCK that waited: see attachments.h; -1: unknown */
+    uint64_t index; /* of its entry; READ_INDEX: of the last entry that is
+                       applied here */
+    int64_t age_ms; /* see struct hf_node_grant; -1: unknown */
 };
 
 typedef void hf_node_done_fn(struct hf_node_request *request,
@@ -56,19 +61,21 @@ struct hf_node_request {
     struct hf_node_outcome outcome;
 };
 
-/* Requests that are not answered. */
+/* The requests of this node whose `done` has not run. */
 struct hf_requests {
     struct hf_map by_number;
     struct hf_heap by_deadline;
-    struct hf_dlist unsent;   /* commands, in order */
+    struct hf_dlist unsent;   /* commands, in the order of submission */
     struct hf_dlist sent;     /* commands; all are older than the unsent ones */
-    struct hf_dlist answered; /* `done` runs in the next turn */
+    struct hf_dlist answered; /* `done` runs in hf_requests_finish() */
     uint64_t last_number;
-    hf_time resend_at; /* a node has answered that it does not lead */
+    hf_time resend_at; /* when to send again, because a node has answered that
+                          it does not lead; HF_NEVER: none has */
     size_t count;
 };
 
-/* Submit a request. HF_ENOMEM, HF_ELIMIT: it was not taken. */
+/* Submit a request. After HF_ENOMEM or HF_ELIMIT it was not taken, and `done`
+ * does not run. */
 enum hf_err hf_node_submit(struct hf_node *node,
                            struct hf_node_request *request);
 
@@ -81,18 +88,21 @@ void hf_node_abandon(struct hf_node *node, struct hf_node_request *request);
 void hf_requests_init(struct hf_requests *requests);
 void hf_requests_fini(struct hf_requests *requests);
 
-/* Send everything that is not answered again: the leader is another one, or may
- * not have received it. */
+/* Let hf_requests_dispatch() send all requests that are not answered again:
+ * there is another leader, or the leader may not have received them. */
 void hf_requests_resend(struct hf_node *node);
 
-/* Send what was not sent, if there is a leader. */
+/* Send the commands that were not sent, and those whose answer is late, if this
+ * node leads or is connected to the leader. */
 void hf_requests_dispatch(struct hf_node *node);
 
-/* An outcome arrived. Does nothing for a number that is unknown. */
+/* The outcome of the request `number` has arrived. Does nothing if the request
+ * has ended. */
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome);
 
-/* End what is past its deadline, and run `done` of what has an outcome. */
+/* End requests whose deadline has passed, and run `done` of all requests that
+ * have an outcome. */
 void hf_requests_finish(struct hf_node *node);
 
 hf_time hf_requests_deadline(const struct hf_node *node);

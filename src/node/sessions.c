@@ -6,7 +6,7 @@
 
 struct session {
     struct hf_map_link link;
-    struct hf_heap_link detached; /* in the heap unless it is attached */
+    struct hf_heap_link detached; /* in sessions.detached, unless attached */
     uint64_t id;
     uint64_t origin; /* 0: detached */
 };
@@ -42,7 +42,7 @@ void hf_sessions_fini(struct hf_sessions *sessions)
     hf_map_fini(&sessions->by_id);
 }
 
-/* Ids come from a counter of the table. */
+/* Session ids are consecutive numbers, which this spreads well enough. */
 static uint64_t hash_id(uint64_t id)
 {
     return id * UINT64_C(0x9e3779b97f4a7c15);
@@ -58,7 +58,7 @@ static struct session *find_watched_session(const struct hf_sessions *sessions,
     return session_at(link);
 }
 
-/* The room for it was reserved when the session was added. */
+/* Cannot fail: add_session() has reserved the space in the heap. */
 static void set_detached(struct hf_node *node, struct session *session)
 {
     session->origin = 0;
@@ -66,8 +66,8 @@ static void set_detached(struct hf_node *node, struct session *session)
                 hf_time_add(node->now, HF_NODE_DETACHED_MS));
 }
 
-/* A leader that has no memory for this does not close the session; the next one
- * will. */
+/* Returns NULL if memory is short. Then this leader does not close the session,
+ * but the next one will. */
 static struct session *add_session(struct hf_node *node, uint64_t id)
 {
     struct hf_sessions *sessions = &node->sessions;
@@ -108,8 +108,9 @@ void hf_sessions_reset(struct hf_node *node)
 
 /* ---- Attaching ----------------------------------------------------------*/
 
-/* An unknown session is one that this leader has not applied yet, or one that
- * is closed; add it, and let its CLOSE find out. */
+/* A session is unknown if this leader has not applied its OPEN yet, or if it is
+ * closed. Add it in both cases: hf_sessions_take_due() removes a closed session
+ * when it is due. */
 void hf_sessions_attach(struct hf_node *node, uint64_t origin, uint64_t id)
 {
     struct session *session =

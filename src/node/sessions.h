@@ -1,9 +1,10 @@
-/* sessions.h - at the leader: where the clients of sessions are, and which
- * sessions have been without one for too long.
+/* sessions.h - at the leader: which node has the client of each session, and
+ * which sessions have been without a client for too long.
  *
- * The other nodes report which sessions are attached to them. A session without
- * a client is closed after HF_NODE_DETACHED_MS; a new leader counts that from
- * when it took office, because it cannot know better. */
+ * The nodes report which sessions are attached to them. A session without a
+ * client is closed after HF_NODE_DETACHED_MS. A new leader does not know how
+ * long a session has had no client, so it starts counting when it becomes the
+ * leader. */
 #ifndef HF_NODE_SESSIONS_H
 #define HF_NODE_SESSIONS_H
 
@@ -17,31 +18,37 @@ struct hf_node;
 
 struct hf_sessions {
     struct hf_map by_id;
-    struct hf_heap detached; /* by the time when they are closed */
+    struct hf_heap detached; /* sessions without a client, by the time when they
+                                are closed */
 };
 
 void hf_sessions_init(struct hf_sessions *sessions);
 void hf_sessions_fini(struct hf_sessions *sessions);
 
-/* The node leads, or does not lead any more. */
+/* The node has become the leader: all sessions of the table have no client
+ * until their node reports it. Or it has stopped leading: forget all
+ * sessions. */
 void hf_sessions_reset(struct hf_node *node);
 
-/* The client of a session is at the node `origin`, or has gone from it. */
+/* The client of session `id` is at the node `origin`, or has left that node.
+ * Detaching does nothing if the client is at another node by now. */
 void hf_sessions_attach(struct hf_node *node, uint64_t origin, uint64_t id);
 void hf_sessions_detach(struct hf_node *node, uint64_t origin, uint64_t id);
 
-/* The node `origin` is not connected any more: all its clients are gone. */
+/* The node `origin` has disconnected or was restarted: its sessions have no
+ * client now. */
 void hf_sessions_drop_origin(struct hf_node *node, uint64_t origin);
 
-/* A command was applied. */
+/* A command was applied: an OPEN adds a session, and a CLOSE removes it. */
 void hf_sessions_applied(struct hf_node *node, const struct hf_command *command,
                          const struct hf_result *result);
 
-/* The node that has the client of a session; 0: none, or unknown. */
+/* Returns the node that has the client of session `id`; 0: none, or unknown. */
 uint64_t hf_sessions_origin(const struct hf_node *node, uint64_t id);
 
-/* Fill in the CLOSE of a session that is due. The session is due again later,
- * if it still exists then. */
+/* Fill in the CLOSE of a session that has had no client for too long. Returns
+ * false if there is none. The session is due again after HF_NODE_DETACHED_MS,
+ * if it still exists then, because the CLOSE may be lost. */
 bool hf_sessions_take_due(struct hf_node *node, struct hf_command *close);
 
 hf_time hf_sessions_deadline(const struct hf_node *node);

@@ -1,4 +1,5 @@
-/* state.h - the parts of a node, for its own sources. */
+/* state.h - struct hf_node and its functions, for the sources of the node
+ * only. */
 #ifndef HF_NODE_STATE_H
 #define HF_NODE_STATE_H
 
@@ -32,12 +33,13 @@ struct hf_node {
     struct hf_disk *disk;
     uint64_t incarnation;
 
-    hf_time now;     /* of the last call */
-    hf_time timeout; /* of the engine */
+    hf_time now;     /* the time of the last turn or hf_node_set_time() */
+    hf_time timeout; /* when the engine needs the next TICK */
     bool has_failed;
     bool is_leaving; /* hf_node_shutdown() was called */
     hf_time leave_until;
-    hf_time disk_retry; /* the disk was full; HF_NEVER: it was not */
+    hf_time disk_retry; /* no flush or upkeep before this time, because the disk
+                           was full; HF_NEVER: it was not */
 
     struct hf_engine engine;
     struct hf_journal journal;
@@ -56,11 +58,11 @@ struct hf_node {
     struct hf_reads reads;
     struct hf_attachments attachments;
     struct hf_sessions sessions;
-    bool has_job; /* one is running */
+    bool has_job; /* a job is running */
     struct hf_compaction compaction;
     struct hf_transfers transfers;
 
-    uint64_t version_term; /* in which `version_proposed` was proposed */
+    uint64_t version_term; /* term in which `version_proposed` was proposed */
     uint8_t version_proposed;
     uint64_t flushes, elections, forwarded;
 };
@@ -70,31 +72,34 @@ static inline bool hf_node_leads(const struct hf_node *node)
     return node->leading_term != 0;
 }
 
-/* Stop the node: call ops->stop, once, and do nothing any more. */
+/* The node cannot continue: call ops->stop, once, and ignore all further
+ * input. */
 void hf_node_fail(struct hf_node *node, const struct hf_error *error);
 void hf_node_fail_code(struct hf_node *node, enum hf_err code,
                        const char *what);
 
 /* Step the engine, and do what its update asks for. HF_ESYSTEM: the node has
- * failed. */
+ * failed. Other errors: see hf_engine_step(). */
 enum hf_err hf_node_step(struct hf_node *node, struct hf_engine_event event);
 
-/* Do what an update asks for. */
+/* Store, send and install what an update of the engine asks for. */
 void hf_node_do_update(struct hf_node *node,
                        const struct hf_engine_update *update);
 
 /* Apply committed entries; see apply.c. */
 void hf_node_apply(struct hf_node *node);
 
-/* A message from a peer; see receive.c. */
+/* Handle a message from a peer; see receive.c. */
 void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
                      enum hf_packet_kind kind, struct hf_reader *reader);
 
-/* Fill in the VERSION that raises the table to what all members know, once per
- * term. */
+/* Fill in the VERSION command that raises the table to the newest version that
+ * all members know. Returns false if the table has it, or if it was proposed in
+ * this term already. */
 bool hf_versions_raise(struct hf_node *node, struct hf_command *command);
 
-/* The disk is full here, or at so many others that no majority has space. */
+/* Returns true if the disk is nearly full here, or on so many other nodes that
+ * no majority has space. */
 bool hf_node_is_low_on_space(const struct hf_node *node);
 
 #endif

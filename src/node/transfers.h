@@ -1,9 +1,10 @@
-/* transfers.h - snapshots on their way from a leader to a follower.
+/* transfers.h - snapshots that a leader sends to a follower.
  *
- * The leader sends a snapshot file in parts, the next one when the last one was
- * acknowledged. Files are read and written by jobs. The follower makes the file
- * durable and builds a second store of it, and only then tells the engine; when
- * the engine says so, that store replaces the node's. */
+ * The leader sends a snapshot file in parts, each after the part before it was
+ * acknowledged. Jobs read and write the files. The follower makes the file
+ * durable, builds a second store from it, and only then reports the snapshot to
+ * the engine. When the engine has installed it, the second store replaces the
+ * node's. */
 #ifndef HF_NODE_TRANSFERS_H
 #define HF_NODE_TRANSFERS_H
 
@@ -19,55 +20,62 @@ struct hf_snapshot_file;
 struct hf_snapshot_transfer;
 struct hf_store;
 
-/* At the leader, one for each peer. */
+/* At the leader: the transfer to one peer. */
 struct hf_transfer_out {
-    bool is_wanted;                /* the engine has asked for it */
-    struct hf_snapshot_file *file; /* NULL: not open; a job has it, perhaps */
-    uint64_t number;               /* tells transfers apart */
+    bool is_wanted;                /* a transfer is in progress */
+    struct hf_snapshot_file *file; /* NULL: not open, or a job uses it */
+    uint64_t number; /* different for each transfer of this node */
     uint64_t index, index_term, size;
-    uint64_t acked; /* bytes that have arrived */
-    bool is_sent;   /* the part at `acked` is on its way, or being read */
+    uint64_t acked; /* bytes that the peer has acknowledged */
+    bool is_sent;   /* the part at `acked` was sent, or a job reads it */
     hf_time sent_at;
 };
 
-/* At a follower. */
+/* At a follower: the snapshot that is being received. */
 struct hf_transfers {
-    struct hf_snapshot_transfer *file; /* NULL: none; a job has it, perhaps */
-    bool is_busy;                      /* a job has the file */
-    uint64_t index;         /* of the snapshot that is being received */
-    uint64_t from, term;    /* the leader, when the last part arrived */
-    struct hf_buf part;     /* a packet that waits for a job */
-    struct hf_store *store; /* replaces the node's when it is installed */
-    struct hf_store *trash; /* is freed by a job, because that takes long */
+    struct hf_snapshot_transfer *file; /* NULL: none, or a job uses it */
+    bool is_busy;                      /* a job uses the file */
+    uint64_t index;                    /* of the snapshot in `file` */
+    uint64_t from, term;    /* the sender of the last part, and its term */
+    struct hf_buf part;     /* an encoded part that waits for a job */
+    struct hf_store *store; /* complete; will replace the node's store */
+    struct hf_store *trash; /* the replaced store; freed by a job, because that
+                               takes long */
     uint64_t last_number;
-    uint64_t installed; /* snapshots of other nodes, by this process */
+    uint64_t installed; /* snapshots of other nodes that this process has
+                           installed */
 };
 
 void hf_transfers_fini(struct hf_node *node);
 
-/* The engine wants a snapshot sent to `peer`. It repeats that. */
+/* Send the newest snapshot to `peer`. Does nothing if a transfer is in
+ * progress. */
 void hf_transfers_start(struct hf_node *node, struct hf_peer *peer);
+/* End the transfer to `peer`. */
 void hf_transfers_stop(struct hf_node *node, struct hf_peer *peer);
+/* `peer` has acknowledged bytes: send the next part, or end the transfer. */
 void hf_transfers_on_ack(struct hf_node *node, struct hf_peer *peer,
                          const struct hf_packet_snapshot_ack *ack);
 
-/* A part has arrived. */
+/* A part of a snapshot has arrived from `peer`. */
 void hf_transfers_on_part(struct hf_node *node, struct hf_peer *peer,
                           const struct hf_packet_snapshot *part);
 
-/* The snapshot is installed: the node's store is that of the snapshot. */
+/* The engine has installed the snapshot that was received: replace the node's
+ * store by the store that was built from it. */
 void hf_transfers_install(struct hf_node *node);
 
-/* Drop a transfer that is not needed any more, because the entries have arrived
- * in another way. */
+/* Drop a snapshot that is being received if this node has meanwhile applied the
+ * entries up to its index. */
 void hf_transfers_drop_old(struct hf_node *node);
 
-/* The next job, or NULL. */
+/* Return the next job, or NULL: read and send a part, write a part that has
+ * arrived, or free a replaced store. */
 struct hf_node_job *hf_transfers_send_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_receive_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_free_job(struct hf_node *node);
 
-/* When a part is sent again. */
+/* Returns when a part that was not acknowledged is sent again. */
 hf_time hf_transfers_deadline(const struct hf_node *node);
 
 #endif

@@ -1,4 +1,4 @@
-/* transfers_in.c - the follower's half of transfers.h. */
+/* transfers_in.c - the follower's half of transfers.h: receive a snapshot. */
 #include <stdlib.h>
 
 #include "log/snapshot_file.h"
@@ -16,8 +16,8 @@ static void acknowledge(struct hf_node *node, uint64_t peer_id, uint64_t index,
     (void)hf_peers_send(node, peer, HF_PACKET_SNAPSHOT_ACK);
 }
 
-/* Keep the part for a job. The leader repeats a part that is not
- * acknowledged. */
+/* Keep the part for a job. A part that arrives while another one is handled is
+ * dropped; the leader sends it again. */
 void hf_transfers_on_part(struct hf_node *node, struct hf_peer *peer,
                           const struct hf_packet_snapshot *part)
 {
@@ -44,16 +44,16 @@ struct receive_job {
     struct hf_node_job job;
     struct hf_disk *disk;
     struct hf_log_cluster cluster;
-    struct hf_node_replica *replica; /* for new stores; only read */
+    struct hf_node_replica *replica; /* to create a store; not changed */
     hf_time now;
     uint64_t from, term;
     struct hf_buf bytes;
     struct hf_packet_snapshot part; /* points into `bytes` */
     struct hf_snapshot_transfer *file;
-    bool is_same; /* `file` is of this snapshot */
+    bool is_same; /* `file` belongs to the same snapshot as `part` */
     bool is_complete;
     uint64_t have;
-    struct hf_snapshot_file *snapshot; /* when it is complete */
+    struct hf_snapshot_file *snapshot; /* the complete file */
     struct hf_store *store;
     enum hf_err err;
     struct hf_error error;
@@ -79,8 +79,8 @@ static enum hf_err write_part(struct receive_job *job)
     return err;
 }
 
-/* The leases start again at a time when the snapshot existed already, so none of
- * them ends early. */
+/* Leases start again at job->now, which is later than all grants in the
+ * snapshot, so no lease ends early. */
 static enum hf_err build_store(struct receive_job *job)
 {
     size_t size = (size_t)hf_snapshot_file_data_size(job->snapshot);
@@ -154,7 +154,8 @@ static void pass_to_engine(struct hf_node *node, struct receive_job *job)
     }
 }
 
-/* A damaged transfer starts again. */
+/* Returns true for errors after which the leader can send the snapshot again
+ * from the start; after other errors the node stops. */
 static bool is_passing(enum hf_err err)
 {
     return err == HF_ELIMIT || err == HF_ENOMEM || err == HF_EPROTO ||

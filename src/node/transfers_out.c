@@ -1,4 +1,4 @@
-/* transfers_out.c - the leader's half of transfers.h. */
+/* transfers_out.c - the leader's half of transfers.h: send a snapshot. */
 #include <stdlib.h>
 
 #include "log/snapshot_file.h"
@@ -16,7 +16,8 @@ void hf_transfers_start(struct hf_node *node, struct hf_peer *peer)
     };
 }
 
-/* A job that has the file closes it, because the number is another one. */
+/* If a job uses the file, end_send() closes it, because the transfer of this
+ * peer has another number by then. */
 void hf_transfers_stop(struct hf_node *node, struct hf_peer *peer)
 {
     (void)node;
@@ -49,7 +50,7 @@ struct send_job {
     uint64_t peer, number;
     struct hf_snapshot_file *file;
     uint64_t offset;
-    size_t size; /* of the part */
+    size_t size; /* bytes in `data` */
     enum hf_err err;
     struct hf_error error;
     uint8_t data[HF_NODE_SNAPSHOT_PART];

@@ -2,7 +2,8 @@
  * one. */
 #include "node/state.h"
 
-/* The highest version that all members have announced; 0: some have not. */
+/* Returns the highest version that all members know; 0 if a member has not
+ * announced one yet. */
 static uint32_t known_to_all(const struct hf_node *node)
 {
     uint32_t version = node->opts.version;

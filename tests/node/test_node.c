@@ -55,7 +55,7 @@ static void a_request_is_held_until_there_is_a_leader(void **state)
 {
     (void)state;
     start(3);
-    check_pair(1); /* there was no time for an election */
+    check_pair(1); /* no leader is elected yet */
 }
 
 static void a_restarted_cluster_still_has_its_locks(void **state)
@@ -177,7 +177,7 @@ static void a_read_is_confirmed_by_a_majority(void **state)
     assert_int_equal(call_run(&nodes, follower, NULL).err, HF_OK);
 }
 
-/* The node has not applied the command yet, so the read waits. */
+/* The follower may not have applied the command yet; then the read waits. */
 static void a_read_sees_what_was_answered_before(void **state)
 {
     struct sim_node *leader;

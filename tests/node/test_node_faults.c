@@ -1,4 +1,5 @@
-/* Strangers, broken connections, and full, slow and broken disks. */
+/* Whole nodes with unknown peers, malformed frames, lost connections, and full,
+ * slow and broken disks. */
 #include <errno.h>
 
 #include "node/calls.h"
@@ -36,8 +37,8 @@ static void one_report_of_a_lost_leader_deposes_nobody(void **state)
     assert_true(leader->node->leading_term == term);
 }
 
-/* Send a HELLO on a new connection to node 0. Returns whether it was
- * refused. */
+/* Send a HELLO on a new connection to node 0. Returns true if the node refused
+ * the connection. */
 static bool is_refused(const struct hf_packet_hello *hello)
 {
     struct hf_node *node = nodes.list[0].node;
@@ -96,7 +97,7 @@ static void garbage_is_refused(void **state)
     for (unsigned i = 0; i < 200; i++) {
         (void)hf_random_bytes(&nodes.random, bytes, sizeof(bytes));
         if (i % 2 == 0)
-            memset(bytes + 1, 0, 3); /* a short frame */
+            memset(bytes + 1, 0, 3); /* a frame size below 256 */
         hf_node_on_link_open(node, 1000 + i);
         hf_node_on_link_data(node, 1000 + i, bytes, sizeof(bytes));
         hf_node_on_link_closed(node, 1000 + i);
@@ -122,8 +123,8 @@ static void heartbeats_go_on_while_a_disk_hangs(void **state)
     assert_true(leader->node->leading_term == term);
 }
 
-/* Nothing that a crash could undo is said before it is durable: no vote, no
- * request for one. */
+/* A node sends no vote, and no request for votes, before its term and vote are
+ * durable. So without flushes no leader is elected. */
 static void messages_wait_for_term_and_vote(void **state)
 {
     struct sim_node *leader;
@@ -133,7 +134,7 @@ static void messages_wait_for_term_and_vote(void **state)
     leader = start(3);
     term = leader->node->leading_term;
     sim_nodes_run(&nodes, 500, NULL, NULL);
-    /* From now on, hardly a flush ends within this test. */
+    /* Flushes take so long from now on that hardly any ends in this test. */
     nodes.odds.flush_ms = nodes.odds.slow_disk_ms = 100000000;
     sim_nodes_crash(&nodes, leader->number, SIM_CRASH_LOSE, true);
     sim_nodes_run(&nodes, 10000, NULL, NULL);

@@ -2,7 +2,7 @@
 #include "node/calls.h"
 
 static struct sim_nodes nodes;
-static struct hf_node_grant pushed; /* the last grant that a client got */
+static struct hf_node_grant pushed; /* the last one that on_grant() got */
 static unsigned push_count;
 
 static void on_grant(void *arg, uint64_t conn,
@@ -60,7 +60,7 @@ static void attach(unsigned number, uint64_t session)
     sim_nodes_run(&nodes, 50, NULL, NULL);
 }
 
-/* Another session waits for `key`, which the first one holds. */
+/* Open a second session, which waits for `key`; the first session holds it. */
 static uint64_t queue_second(unsigned number, const char *key)
 {
     uint64_t session = open_session(&nodes, number, 2);
@@ -90,7 +90,8 @@ static void a_lease_expires_when_it_is_over_and_not_before(void **state)
     assert_false(is_held(leader, "k"));
 }
 
-/* A follower that becomes the leader has counted the lease all the time. */
+/* A follower counts leases too, so they do not start again when it becomes the
+ * leader. */
 static void a_new_leader_keeps_and_ends_inherited_leases(void **state)
 {
     struct sim_node *leader = start(3);
@@ -147,7 +148,7 @@ static void leases_of_a_snapshot_start_again(void **state)
     sim_nodes_run(&nodes, 700, NULL, NULL);
     sim_nodes_crash(&nodes, 0, SIM_CRASH_LOSE, false);
     sim_nodes_start(&nodes, 0);
-    assert_true(is_held(leader, "k")); /* in the snapshot */
+    assert_true(is_held(leader, "k")); /* the snapshot has it */
     sim_nodes_run(&nodes, 900, NULL, NULL);
     assert_true(is_held(leader, "k"));
     sim_nodes_run(&nodes, 300, NULL, NULL);
@@ -192,7 +193,8 @@ static void a_grant_of_a_new_leader_has_no_age(void **state)
 
     (void)state;
     (void)queue_second(origin, "k");
-    /* The leader's log reaches the others, but their answers do not arrive. */
+    /* The entries of the leader reach the others, but it receives no
+     * answers. */
     sim_nodes_cut(&nodes, origin, leader->number);
     sim_nodes_cut(&nodes, 3 - origin - leader->number, leader->number);
     call_start(&nodes, leader->number, &call, &unlock, 10000);
@@ -242,7 +244,7 @@ static void a_dead_origin_detaches_its_sessions(void **state)
     assert_false(has_session(leader, session));
 }
 
-/* The other nodes need time to report what is attached to them. */
+/* The other nodes need time to report which sessions are attached to them. */
 static void a_new_leader_waits_before_it_closes_sessions(void **state)
 {
     struct sim_node *leader = start(3);
@@ -264,7 +266,8 @@ static void a_new_leader_waits_before_it_closes_sessions(void **state)
     assert_true(has_session(leader, attached));
 }
 
-/* The CLOSE is in the log right behind a command that it does not know of. */
+/* The log has the LOCK right before a CLOSE that was made without regard to it;
+ * such a CLOSE has no effect. */
 static void a_command_that_races_ahead_of_close_saves_its_session(void **state)
 {
     struct sim_node *leader = start(1);

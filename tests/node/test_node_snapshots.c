@@ -1,4 +1,4 @@
-/* Compaction, transfers of snapshots, and their installation. */
+/* Whole nodes that make snapshots, send them, and install them. */
 #include "core/snapshot.h"
 #include "node/calls.h"
 
@@ -19,7 +19,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Acquire `count` keys, through node `number`. */
+/* Acquire the keys `first` to `first + count - 1`, through node `number`. */
 static void fill(unsigned number, uint64_t session, unsigned first,
                  unsigned count)
 {
@@ -34,7 +34,8 @@ static void fill(unsigned number, uint64_t session, unsigned first,
     }
 }
 
-/* The tables of all nodes that have applied everything are equal. */
+/* Check that the tables of all nodes are equal. All nodes must have applied the
+ * same entries. */
 static void check_equal(void)
 {
     struct hf_buf first = {0};

@@ -1,5 +1,5 @@
-/* A rolling upgrade: some nodes know a table version more than the others. This
- * program is compiled with a newer HF_VERSION_NEWEST than the product. */
+/* A rolling upgrade: some nodes know a newer table version than the others.
+ * This program is compiled with a newer HF_VERSION_NEWEST than the product. */
 #include "node/calls.h"
 
 _Static_assert(HF_VERSION_NEWEST == 2, "compile with -DHF_VERSION_NEWEST=2");
@@ -13,7 +13,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Restart node `number` with a build that knows `version`. */
+/* Restart node `number` as a build that knows table versions up to
+ * `version`. */
 static void restart(unsigned number, uint32_t version)
 {
     sim_nodes_crash(&nodes, number, SIM_CRASH_KEEP, false);
@@ -45,7 +46,7 @@ static void the_version_rises_when_all_members_know_it(void **state)
     (void)open_session(&nodes, 0, 10);
 }
 
-/* The client knows the new version before the cluster has it. */
+/* The client sends a command of version 2 while the table has version 1. */
 static void a_command_of_a_newer_version_is_refused(void **state)
 {
     struct hf_command open = {.kind = HF_COMMAND_OPEN, .nonce = nonce_of(1)};
