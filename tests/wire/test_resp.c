@@ -155,8 +155,7 @@ static void malformed_requests_are_rejected(void **state)
 {
     static const char *const bad[] = {"*1\r\n:1\r\n", "*1\r\n+a\r\n",
                                       "*1\r\n*1\r\n",
-                                      "*2\r\n$1\r\na\r\nPING"
-                                      "\r\n"};
+                                      "*2\r\n$1\r\na\r\nPING\r\n"};
 
     (void)state;
     for (size_t i = 0; i < HF_TEST_COUNT(bad); i++)
