@@ -17,7 +17,7 @@
 #include "text.h"
 
 #define NODES 3
-#define ANSWER_MS 60000 /* how long to wait for the first answer */
+#define ANSWER_MS 60000 /* how long to wait until the cluster takes a lock */
 #define ATTEMPT_MS 2000
 #define PAUSE_US 50000
 #define ROUNDS 4
@@ -42,7 +42,8 @@ static int create_directory(const struct cluster *cluster,
     return 0;
 }
 
-/* Exclude other `cluster up` and `cluster down`, until this process ends. */
+/* Exclude other runs of `cluster up` and `cluster down` until this process
+ * ends. */
 static int lock_cluster_directory(const struct cluster *cluster,
                                   const struct args *args)
 {
@@ -57,7 +58,7 @@ static int lock_cluster_directory(const struct cluster *cluster,
     return 0;
 }
 
-/* The name of something in the directory besides the lock, or NULL. */
+/* The name of any file in the directory besides the lock, or NULL. */
 static char *find_content(const struct cluster *cluster)
 {
     DIR *folder = opendir(cluster->directory);
@@ -113,8 +114,8 @@ static int load_or_create(struct cluster *cluster, const struct args *args)
     return status;
 }
 
-/* A node without its directory has forgotten its votes: it must not come back
- * as the same member. */
+/* A node that has lost its directory has forgotten its votes, so it must not
+ * come back as the same member. */
 static int report_missing(const struct cluster *cluster,
                           const struct args *args)
 {
@@ -137,7 +138,8 @@ static int report_missing(const struct cluster *cluster,
     return status;
 }
 
-/* Take and release a lock: a majority of the nodes has stored something. */
+/* Take and release a lock. If that succeeds, a majority of the nodes has stored
+ * the command. */
 static bool try_write(const char *address, int64_t deadline, const char **why)
 {
     unsigned char bytes[16];
@@ -179,8 +181,9 @@ static int await_answer(const struct cluster *cluster, const struct args *args)
                    why, cluster->directory);
 }
 
-/* Whether each node answers. A process that was just killed may still have its
- * lock and look as if it ran. */
+/* Returns true if every node answers. cluster_start() may have skipped a node
+ * whose process was just killed, because the process still held the lock of its
+ * pid file. In the last round (`last`), warn about nodes that do not answer. */
 static bool all_answer(const struct cluster *cluster, const struct args *args,
                        bool last)
 {

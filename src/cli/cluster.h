@@ -1,17 +1,20 @@
 /* cluster.h - a cluster of nodes on this machine: a directory with
  *
- *     cluster         the file below
+ *     cluster         the nodes; see below
  *     lock            locked while `cluster up` or `cluster down` runs
  *     node-1, ...     the directory of each node; see holdfastd(8)
  *     node-1.log, ... what each node has written to stderr
  *
- * The file is written once, when the cluster is created and no node has run:
+ * The file `cluster` is written once, before the first node is started:
  *
  *     holdfast-cluster 1
  *     cluster 8e3f41c2a0a54d5f9d1c3c3c1f9b7a60
  *     node 1 127.0.0.1:20011 127.0.0.1:20012
  *
- * A node has an id, an address for its peers and one for clients. */
+ * A node has an id, an address for its peers and one for clients.
+ *
+ * Functions that return an int return 0, or an exit status after reporting the
+ * failure. */
 #ifndef CLI_CLUSTER_H
 #define CLI_CLUSTER_H
 
@@ -39,48 +42,48 @@ struct cluster {
 
 /* ---- cluster_file.c: the directory and its file -------------------------*/
 
-/* Set cluster->directory to that of --dir, else to "cluster" in the directory
- * of file:. Returns 0, or an exit status after reporting the failure. */
+/* Set cluster->directory to that of --dir; by default to "cluster" in the
+ * directory of file:. */
 int cluster_find(struct cluster *cluster, const struct args *args);
 
-/* Read the file. Returns 0; -1 if there is none; or an exit status after
- * reporting the failure. */
+/* Read the file `cluster`. Returns -1 if there is none. */
 int cluster_read(struct cluster *cluster, const struct args *args);
 
-/* Choose an id and free ports for `count` nodes. */
+/* Choose an id for the cluster, and free ports for `count` nodes. */
 int cluster_choose(struct cluster *cluster, const struct args *args,
                    size_t count);
 
-/* Write the file, durably. */
+/* Write the file `cluster`, and flush it to the disk. */
 int cluster_write(const struct cluster *cluster, const struct args *args);
 
-/* Write the path of a file in the directory: NAME, or node-ID and a suffix. */
+/* Write the path of a file in the directory to `path`: the file `name`, or
+ * "node-ID" followed by `suffix`. */
 void cluster_path(const struct cluster *cluster, const char *name,
                   char path[PATH_MAX]);
 void cluster_node_path(const struct cluster *cluster, unsigned id,
                        const char *suffix, char path[PATH_MAX]);
 
-/* "raft://127.0.0.1:20012,..."; the caller frees it. */
+/* Returns the URL "raft://127.0.0.1:20012,...", which the caller frees. */
 char *cluster_url(const struct cluster *cluster);
 
 /* ---- cluster_process.c: the processes of the nodes ----------------------*/
 
-/* The process that runs the node of this cluster, or 0. */
+/* The process that runs the node `id`, or 0. */
 pid_t cluster_pid(const struct cluster *cluster, unsigned id);
 
-/* The process that listens on a loopback address, or 0 if it is not known: it
- * belongs to another user, or runs elsewhere. */
+/* The process that listens on a loopback address; 0 if it is unknown, for
+ * example because it belongs to another user. */
 pid_t cluster_listener_pid(const char *address);
 
-/* Run `holdfastd --init` for a node. */
+/* Run `holdfastd --init` for the node. */
 int cluster_init_node(const struct cluster *cluster, const struct args *args,
                       const struct cluster_node *node);
 
 /* Start the nodes that do not run, and wait until they accept connections. */
 int cluster_start(const struct cluster *cluster, const struct args *args);
 
-/* Ask all processes to stop, and wait until they have ended. `*count` is how
- * many there were. */
+/* Ask the processes of all nodes to stop, and wait until they have ended.
+ * `*count` is the number of processes that ran. */
 int cluster_stop(const struct cluster *cluster, const struct args *args,
                  unsigned *count);
 

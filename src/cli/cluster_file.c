@@ -16,8 +16,8 @@
 
 #define FILE_MAX 4096
 
-/* Ports below those that Linux gives to outgoing connections, so that a port
- * is still free when a node is started again. */
+/* These ports are below those that Linux gives to outgoing connections, so that
+ * a port is still free when its node is started again. */
 #define PORT_MIN 20000
 #define PORT_COUNT 12000
 #define PORT_ATTEMPTS 1000
@@ -33,7 +33,7 @@ void cluster_path(const struct cluster *cluster, const char *name,
                   char path[PATH_MAX])
 {
     if (snprintf(path, PATH_MAX, "%s/%s", cluster->directory, name) >= PATH_MAX)
-        path[0] = '\0'; /* every use fails */
+        path[0] = '\0'; /* so that every use fails */
 }
 
 void cluster_node_path(const struct cluster *cluster, unsigned id,
@@ -56,7 +56,8 @@ static void on_fact(const char *name, const char *text, void *arg)
         cluster->directory[0] = '\0';
 }
 
-/* The library knows the directory of file:, and creates it. */
+/* Set the default directory. The library finds the directory of file:, and
+ * creates it. */
 static int find_default(struct cluster *cluster, const struct args *args)
 {
     struct hf_client_opts opts;
@@ -78,7 +79,7 @@ static int find_default(struct cluster *cluster, const struct args *args)
     return 0;
 }
 
-/* Daemons change to another directory, so the path must be absolute. */
+/* The path must be absolute, because daemons change to another directory. */
 static int make_absolute(struct cluster *cluster, const struct args *args)
 {
     char here[PATH_MAX];
@@ -182,8 +183,8 @@ int cluster_read(struct cluster *cluster, const struct args *args)
 
 /* ---- Creating -----------------------------------------------------------*/
 
-/* Bind a random port; the descriptor keeps it until all are chosen. Returns -1
- * on failure. */
+/* Bind a socket to a random port, and return its descriptor, which keeps the
+ * port until all ports are chosen. Returns -1 on failure. */
 static int reserve_port(uint16_t *port)
 {
     for (int i = 0; i < PORT_ATTEMPTS; i++) {

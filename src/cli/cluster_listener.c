@@ -1,5 +1,6 @@
 /* cluster_listener.c - find the process that listens on a local port, as ss(8)
- * does: the inode of the socket in /proc/net, then the process that has it. */
+ * does: find the inode of the socket in /proc/net, then the process that has a
+ * descriptor of that inode. */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -11,8 +12,8 @@
 
 #define LISTENING 0x0a
 
-/* The inode in a line "N: ADDRESS:PORT ADDRESS:PORT STATE ...", in which the
- * inode is the tenth word; 0 if it is not a socket that listens on `port`. */
+/* The inode in a line "N: ADDRESS:PORT ADDRESS:PORT STATE ...", where it is the
+ * tenth word; 0 if the line is not of a socket that listens on `port`. */
 static unsigned long inode_of(char *line, unsigned long port)
 {
     char *words[10];
@@ -31,7 +32,8 @@ static unsigned long inode_of(char *line, unsigned long port)
     return strtoul(words[9], NULL, 10);
 }
 
-/* The inode of the listening socket in a table of the kernel, or 0. */
+/* The inode of the socket that listens on `port`, from `table`, a file in
+ * /proc/net; 0 if there is none. */
 static unsigned long find_inode(const char *table, unsigned long port)
 {
     FILE *file = fopen(table, "re");

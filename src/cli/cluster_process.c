@@ -17,12 +17,13 @@
 #define READY_FD 3
 #define START_MS 60000
 #define STOP_MS 60000
-#define LOG_MAX (1 << 20) /* a longer log is put aside when its node starts */
+#define LOG_MAX (1 << 20) /* a longer log is renamed when its node starts */
 
 /* ---- Finding processes --------------------------------------------------*/
 
-/* A node holds a lock on its file `pid` while it runs, and the kernel names the
- * owner: a number that is left in the file is never used. */
+/* A node holds a lock on its file `pid` while it runs, and the kernel reports
+ * the owner of the lock. The process id in the file is not used, because that
+ * process may have ended. */
 pid_t cluster_pid(const struct cluster *cluster, unsigned id)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -41,7 +42,7 @@ pid_t cluster_pid(const struct cluster *cluster, unsigned id)
 
 /* ---- Running holdfastd --------------------------------------------------*/
 
-/* Execute holdfastd, from the folder of this command if it is there, else from
+/* Execute the holdfastd in the directory of this command, or else the one in
  * PATH. */
 __attribute__((noreturn)) static void execute_daemon(const char **argv)
 {
@@ -111,7 +112,7 @@ static bool redirect_output(const struct cluster *cluster, unsigned id)
            dup2(log, STDOUT_FILENO) >= 0 && dup2(log, STDERR_FILENO) >= 0;
 }
 
-/* Become a daemon that runs the node. `ready` is inherited as READY_FD, and no
+/* Become a daemon that runs the node. It inherits `ready` as READY_FD, and no
  * other descriptor of this process. */
 __attribute__((noreturn)) static void become_node(const struct cluster *cluster,
                                                   unsigned id, int ready)
@@ -136,8 +137,8 @@ __attribute__((noreturn)) static void become_node(const struct cluster *cluster,
     execute_daemon(argv);
 }
 
-/* Returns the descriptor that becomes readable when the node is ready, or
- * -1. */
+/* Start the node. Returns a descriptor that becomes readable when the node is
+ * ready or has exited, or -1. */
 static int spawn_node(const struct cluster *cluster, unsigned id)
 {
     int ready[2];
@@ -154,7 +155,7 @@ static int spawn_node(const struct cluster *cluster, unsigned id)
     return ready[0];
 }
 
-/* The last line of the node's log. */
+/* Read the last line of the node's log, which says why it has ended. */
 static void read_last_line(const struct cluster *cluster, unsigned id,
                            char line[1024])
 {
@@ -220,9 +221,10 @@ int cluster_start(const struct cluster *cluster, const struct args *args)
 
 /* ---- Stopping -----------------------------------------------------------*/
 
-/* Send SIGTERM to the process that runs the node. The pidfd makes sure that it
- * is still that process: if the lock has the same owner after the pidfd was
- * opened, the pidfd is the owner's. Returns the pidfd, or -1. */
+/* Send SIGTERM to `pid`, the process that runs the node. A pidfd is used
+ * because the process may end and its number be reused: if the node's lock
+ * still has the same owner after the pidfd was opened, the pidfd is that of the
+ * owner. Returns the pidfd, or -1. */
 static int signal_node(const struct cluster *cluster, unsigned id, pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -234,7 +236,7 @@ static int signal_node(const struct cluster *cluster, unsigned id, pid_t pid)
     return fd;
 }
 
-/* Wait until the process has ended. */
+/* Wait for the process. Returns false if it still runs at `deadline`. */
 static bool await_end(int pidfd, int64_t deadline)
 {
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};

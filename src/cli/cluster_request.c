@@ -23,7 +23,7 @@ union address {
     struct sockaddr_in6 v6;
 };
 
-/* Parse "HOST:PORT" with an IP address or localhost. */
+/* Parse "HOST:PORT", where HOST is an IP address or localhost. */
 static bool parse_address(const char *text, union address *address)
 {
     char host[CLUSTER_ADDRESS];
@@ -125,8 +125,8 @@ static bool send_node_command(int fd, const char *const *words, size_t count,
     return true;
 }
 
-/* Whether `text` contains a whole reply: count the values that are still to
- * come, which an array makes more. */
+/* Returns true if `text` contains a whole reply. `values` counts the values
+ * that are still to come; an array adds its elements. */
 static bool is_reply_complete(const char *text, size_t size)
 {
     size_t at = 0;

@@ -10,13 +10,13 @@
 #include "text.h"
 #include "url.h"
 
-#define NODES_MAX 32 /* addresses of a URL, and members */
+#define NODES_MAX 32 /* addresses of the URL, and other members */
 #define ANSWER_MS 1000
 
 struct node {
     char address[CLUSTER_ADDRESS];
     char role[16];
-    const char *why; /* it did not answer; NULL: it did */
+    const char *why; /* why it did not answer; NULL: it did */
     uint64_t id;     /* 0: unknown */
     uint64_t term, commit, applied;
     pid_t pid; /* 0: unknown, or on another machine */
@@ -91,8 +91,8 @@ static int read_cluster(struct view *view, const struct args *args)
     return rc;
 }
 
-/* The URL on the command line; else --dir; else a cluster in HOLDFAST_URL; else
- * that of the default directory. */
+/* Find the nodes: those of the URL on the command line, else of --dir, else of
+ * HOLDFAST_URL if that is a raft: URL, else of the default directory. */
 static int find_nodes(struct view *view, struct args *args)
 {
     if (args->word_count > 0 && args->url)
@@ -110,7 +110,7 @@ static int find_nodes(struct view *view, struct args *args)
 
 /* ---- The replies, which are JSON ----------------------------------------*/
 
-/* The value of the first member `name`, or NULL. */
+/* The text after the first "name": in the JSON `text`, or NULL. */
 static const char *find_member(const char *text, const char *name)
 {
     char quoted[40];
@@ -135,8 +135,8 @@ static void read_text(const char *text, const char *name, char *to, size_t size)
     (void)snprintf(to, size, "%.*s", (int)length, length ? value + 1 : "");
 }
 
-/* A node names all members: add those that the URL does not have, and the ids
- * of nodes that do not answer. */
+/* A node names all members: add those that are not in the URL, and the ids of
+ * nodes that do not answer. */
 static void read_members(struct view *view, const char *reply)
 {
     const char *at = find_member(reply, "nodes");
@@ -197,7 +197,7 @@ static int compare_nodes(const void *a, const void *b)
 
 /* ---- Output -------------------------------------------------------------*/
 
-/* How many entries are committed that the node has not applied. */
+/* How many committed entries the node has not applied. */
 static uint64_t lag_of(const struct view *view, const struct node *node)
 {
     return view->commit > node->applied ? view->commit - node->applied : 0;

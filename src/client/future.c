@@ -159,8 +159,9 @@ static enum hf_err wait_until_answered(struct hf_future *future,
     hf_time deadline =
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
 
-    /* A program that blocks has no event loop, so start the client's threads,
-     * which renew its locks. */
+    /* Unless the program calls hf_process(), the client is driven only during
+     * blocking calls. Renewals and event callbacks must also run between them,
+     * so start the client's threads. */
     if (client->driven_locks > 0 && !hf_loop_is_in_callback(client))
         (void)hf_background_ensure(client);
     hf_host_settle_answers(client);

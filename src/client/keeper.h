@@ -34,7 +34,9 @@ void hf_keeper_stop(struct hf_lock *lock);
 /* Called when lock->timer fires while the lock is held. */
 void hf_keeper_on_timer(struct hf_lock *lock);
 
-/* hf_host_ops.recheck: renew the lock that was granted with `token` now. */
+/* hf_host_ops.recheck: renew now the lock that was granted with `token`, or
+ * every lock if it is HF_ANY_TOKEN. Locks that the client does not renew are
+ * skipped. */
 void hf_keeper_recheck(struct hf_host *host, uint64_t token);
 
 #endif

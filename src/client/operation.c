@@ -133,8 +133,9 @@ enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
     err = hf_client_enter_any(client);
     if (err)
         return err;
-    /* A program that blocks has no event loop, so start the client's threads,
-     * which renew its locks. */
+    /* Unless the program calls hf_process(), the client is driven only during
+     * blocking calls. Renewals and event callbacks must also run between them,
+     * so start the client's threads. */
     if (client->driven_locks > 0)
         (void)hf_background_ensure(client);
     err = hf_future_await(future);

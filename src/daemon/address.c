@@ -81,7 +81,7 @@ bool hf_address_equal(const struct hf_address *a, const struct hf_address *b)
 {
     if (a->socket.any.sa_family != b->socket.any.sa_family)
         return false;
-    if (a->socket.any.sa_family == AF_INET6) /* ::1, the only one */
+    if (a->socket.any.sa_family == AF_INET6) /* only ::1 is accepted */
         return a->socket.v6.sin6_port == b->socket.v6.sin6_port;
     return a->socket.v4.sin_port == b->socket.v4.sin_port &&
            a->socket.v4.sin_addr.s_addr == b->socket.v4.sin_addr.s_addr;

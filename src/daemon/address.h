@@ -18,14 +18,14 @@ struct hf_address {
 };
 
 /* Parse "127.0.0.1:7001", "[::1]:7001" or "localhost:7001". Names are not
- * resolved. Other machines cannot be reached and cannot connect: nodes have no
- * authentication yet, so an address that is not a loopback address is refused.
+ * resolved. An address that is not a loopback address is refused, because nodes
+ * have no authentication yet and must not accept connections of other machines.
  *
  * HF_EINVAL  malformed, or not a loopback address */
 enum hf_err hf_address_parse(const char *text, struct hf_address *address,
                              struct hf_error *error);
 
-/* Whether both are the same address, however they are written. */
+/* Returns true if both are the same address, however they are written. */
 bool hf_address_equal(const struct hf_address *a, const struct hf_address *b);
 
 #endif

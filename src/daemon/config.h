@@ -39,8 +39,9 @@ struct hf_config {
     size_t member_count;
 };
 
-/* Add a member, in order of its id. HF_EINVAL: the id is 0 or given twice, or
- * an address is wrong; HF_ELIMIT: more than HF_RAFT_VOTERS_MAX members. */
+/* Add a member; config->members stays in order of ids. Returns HF_EINVAL if the
+ * id is 0 or given twice, or an address is wrong, and HF_ELIMIT if there are
+ * HF_RAFT_VOTERS_MAX members already. */
 enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
                           const char *peer, const char *client,
                           struct hf_error *error);
@@ -49,18 +50,18 @@ enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
 const struct hf_config_member *hf_config_find(const struct hf_config *config,
                                               uint64_t id);
 
-/* HF_EINVAL if the node is not a member, two addresses are equal, or the times
- * make no sense. */
+/* Returns HF_EINVAL if config->node is not a member, two addresses are equal,
+ * or the times make no sense. */
 enum hf_err hf_config_check(const struct hf_config *config,
                             struct hf_error *error);
 
-/* Write the file of a new directory, durably. */
+/* Write the file of a new directory, and flush it to the disk. */
 enum hf_err hf_config_write(const struct hf_config *config,
                             struct hf_disk *disk, struct hf_error *error);
 
 /* Read and check the file.
  *
- * HF_ESTATE        there is none
+ * HF_ESTATE        there is no such file
  * HF_EUNSUPPORTED  written by a newer version
  * HF_EINVAL        malformed; `*error` names the line
  * HF_ESYSTEM, HF_ENOMEM */

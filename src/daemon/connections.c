@@ -1,12 +1,12 @@
-/* connections.c - connections that others make to the node, and the services
- * through which the node uses all connections. */
+/* connections.c - accept connections of clients and peers, and the functions
+ * through which the node uses all connections (hf_node_ops). */
 #include <sys/resource.h>
 
 #include "base/container.h"
 #include "daemon/daemon.h"
 #include "daemon/notice.h"
 
-#define REFUSAL_PAUSE_MS 1000  /* between two lines about refused links */
+#define REFUSAL_PAUSE_MS 1000  /* time between lines about refused links */
 #define SPARE_DESCRIPTORS 128u /* for files, peers and libuv */
 
 /* ---- Clients ------------------------------------------------------------*/
@@ -80,8 +80,9 @@ static void on_link_end(struct hf_stream *stream)
     daemon->dirty = true;
 }
 
-/* A peer sends several times per second, so of too many links the one that has
- * been silent longest is not a peer's. Close it rather than the new one. */
+/* If there are too many links, close the one that has been silent longest, and
+ * not the new one. A peer sends several times per second, so the silent link is
+ * not one of a peer. */
 static void drop_silent_link(struct hf_daemon *daemon)
 {
     struct hf_dlist *link = hf_dlist_first(&daemon->recent_links);
@@ -112,7 +113,7 @@ static const struct hf_stream_kind link_kind = {
 
 /* ---- Listening ----------------------------------------------------------*/
 
-/* How many clients the descriptors of this process are enough for. */
+/* The number of clients for which this process has enough descriptors. */
 static size_t clients_max(void)
 {
     struct rlimit limit;
@@ -167,7 +168,8 @@ static void send_link(void *arg, uint64_t link, const void *bytes, size_t size)
         hf_stream_send(stream, bytes, size);
 }
 
-/* Whoever connects can make this happen, so lines are limited. */
+/* Anybody who connects can cause a refusal, so limit how many lines are
+ * written. */
 static void report_refused_client(struct hf_daemon *daemon, const char *why)
 {
     hf_time now = hf_time_now();

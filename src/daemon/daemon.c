@@ -7,7 +7,7 @@
 #include "base/container.h"
 #include "daemon/notice.h"
 
-#define REPORT_MS 100 /* a change of the role is seen after this time */
+#define REPORT_MS 100 /* pause between checks for a change to report */
 
 static const int stop_signals[] = {SIGTERM, SIGINT, SIGHUP};
 
@@ -95,7 +95,8 @@ static void on_timer(uv_timer_t *timer)
     daemon->dirty = true;
 }
 
-/* Wake up at the node's deadline; at once if there is input already. */
+/* Set the timer to the node's deadline, or to now if there is more input
+ * already. */
 static void arm_turn_timer(struct hf_daemon *daemon, hf_time now)
 {
     hf_time deadline = daemon->dirty ? now : hf_node_deadline(daemon->node);
@@ -129,8 +130,8 @@ static void run_turn(struct hf_daemon *daemon)
         arm_turn_timer(daemon, now);
 }
 
-/* Input was reported by the callbacks of the loop. The node acts on all of it
- * now, before the loop waits for more. */
+/* The callbacks of the loop have reported input to the node. The node acts on
+ * all of it now, before the loop waits for more. */
 static void on_prepare(uv_prepare_t *handle)
 {
     struct hf_daemon *daemon = HF_CONTAINER(handle, struct hf_daemon, prepare);
@@ -232,7 +233,7 @@ static void report_ready(const struct hf_daemon *daemon, int ready_fd)
     (void)close(ready_fd);
 }
 
-/* Run the loop, with an open node, until everything is closed. */
+/* Run the loop until everything is closed. The node is open. */
 static enum hf_err run_loop(struct hf_daemon *daemon, int ready_fd,
                             struct hf_error *error)
 {

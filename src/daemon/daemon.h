@@ -1,9 +1,9 @@
 /* daemon.h - run a node: sockets, clock and threads around src/node.
  *
- * Everything happens in one turn of the loop: input is reported to the node as
- * it arrives; then hf_node_turn() decides and sends; then a flush, an upkeep of
- * the log or a part of a snapshot is started, each in a thread of its own. The
- * daemon decides nothing about locks, leaders or the log. */
+ * In each turn of the loop, input is reported to the node as it arrives; then
+ * hf_node_turn() decides and sends; then a flush, an upkeep of the log or a
+ * part of a snapshot is started, each in a thread of its own. The daemon
+ * decides nothing about locks, leaders or the log. */
 #ifndef HF_DAEMON_DAEMON_H
 #define HF_DAEMON_DAEMON_H
 
@@ -23,11 +23,11 @@ struct hf_daemon {
     const struct hf_config *config;
     struct hf_disk *disk;
     struct hf_node *node;
-    struct hf_error error; /* why it has ended; HF_OK: a signal */
+    struct hf_error error; /* why the daemon has ended; HF_OK: a signal */
     enum hf_daemon_state state;
     uv_loop_t loop;
     uv_prepare_t prepare; /* runs before the loop waits for input */
-    uv_timer_t timer;     /* the node's deadline */
+    uv_timer_t timer;     /* fires at the node's deadline */
     uv_signal_t signals[3];
     hf_time armed; /* when `timer` is due */
     bool dirty;    /* the node has input, or its deadline has passed */
@@ -42,25 +42,25 @@ struct hf_daemon {
     struct hf_wal_flush flush;
     struct hf_wal_upkeep upkeep;
     struct hf_node_job *job;
-    struct hf_node_status status; /* as of the last report */
+    struct hf_node_status status; /* as of the last check for changes */
     hf_time status_at;
-    hf_time refusal_at; /* of the last line about a refused link */
+    hf_time refusal_at; /* when a refused link was last reported */
 };
 
 /* Run the node of `disk`, whose directory is open, until a signal or a failure.
- * `ready_fd` receives "ready\n" when connections are accepted; -1: none. HF_OK
- * after SIGTERM, SIGINT or SIGHUP. */
+ * Writes "ready\n" to `ready_fd`, unless it is -1, when connections are
+ * accepted. Returns HF_OK after SIGTERM, SIGINT or SIGHUP. */
 enum hf_err hf_daemon_run(const struct hf_config *config, struct hf_disk *disk,
                           int ready_fd, struct hf_error *error);
 
 /* ---- For the parts of the daemon ----------------------------------------*/
 
-/* The services that the node uses, and the listeners: connections.c. */
+/* connections.c: the functions that the node calls, and the listeners. */
 extern const struct hf_node_ops hf_daemon_ops;
 enum hf_err hf_daemon_listen(struct hf_daemon *daemon, struct hf_error *error);
 void hf_daemon_report_backlog(struct hf_daemon *daemon);
 
-/* Start what the node wants to be done in threads: jobs.c. */
+/* jobs.c: run the jobs of the node in threads. */
 enum hf_err hf_daemon_open_workers(struct hf_daemon *daemon,
                                    struct hf_error *error);
 void hf_daemon_close_workers(struct hf_daemon *daemon);

@@ -4,7 +4,7 @@
 
 #define PAUSE_MS 20
 #define PAUSE_MAX_MS 500
-#define LASTING_MS 1000 /* a connection that has lasted */
+#define LASTING_MS 1000 /* a connection this old resets the pause */
 
 static void connect_peer(struct hf_dialer_peer *peer);
 
@@ -51,7 +51,8 @@ static void on_end(struct hf_stream *stream)
     peer->dialer->on_down(peer->dialer->arg, peer->id, false);
 }
 
-/* A peer sends on its own connection; what comes here has no meaning. */
+/* A peer sends over the connection that it has made itself. Whatever arrives on
+ * this one is ignored. */
 static void on_unexpected_data(struct hf_stream *stream, const void *data,
                                size_t size)
 {

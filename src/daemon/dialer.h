@@ -1,8 +1,8 @@
 /* dialer.h - the connections from this node to the other members.
  *
- * Each is made again when it is lost: at once, then after pauses that double up
- * to half a second. Only a connection that has lasted resets the pause, so a
- * peer that refuses this node is not flooded. */
+ * A lost connection is made again: at once, then after pauses that double up to
+ * half a second. Only a connection that has lasted for a second resets the
+ * pause, so that a peer that refuses this node is not flooded. */
 #ifndef HF_DAEMON_DIALER_H
 #define HF_DAEMON_DIALER_H
 
@@ -22,7 +22,7 @@ struct hf_dialer_peer {
     uv_connect_t connect;
     struct hf_stream *stream; /* NULL: none */
     hf_time up_at;
-    unsigned attempts; /* since a connection has lasted */
+    unsigned attempts; /* since the last connection that lasted */
 };
 
 struct hf_dialer {
@@ -32,7 +32,8 @@ struct hf_dialer {
     /* The connection to `peer` is established; its stream is `stream`. */
     void (*on_up)(void *arg, uint64_t peer, uint64_t stream);
 
-    /* It was lost, or could not be made; `refused`: nothing listens there. */
+    /* The connection to `peer` was lost, or could not be made. `refused`: no
+     * process listens at the address. */
     void (*on_down)(void *arg, uint64_t peer, bool refused);
     void *arg;
     struct hf_dialer_peer list[HF_RAFT_VOTERS_MAX];
@@ -40,15 +41,15 @@ struct hf_dialer {
     bool is_closing;
 };
 
-/* Connect to each member except `config->node`. The first five members are
- * set. */
+/* Connect to each member except `config->node`. The caller has set `streams`,
+ * `random`, `on_up`, `on_down` and `arg`. */
 enum hf_err hf_dialer_open(struct hf_dialer *dialer,
                            const struct hf_config *config,
                            struct hf_error *error);
 void hf_dialer_close(struct hf_dialer *dialer);
 
-/* If `stream` is one of these connections: close it, and connect again later
- * without a report. Returns false if it is none. */
+/* If `stream` is a connection of the dialer, close it without a report, connect
+ * again later, and return true. Otherwise returns false. */
 bool hf_dialer_reconnect(struct hf_dialer *dialer, struct hf_stream *stream);
 
 #endif

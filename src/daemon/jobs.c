@@ -1,4 +1,4 @@
-/* jobs.c - what the node wants to be done in threads. */
+/* jobs.c - run the blocking jobs of a node in threads. */
 #include <string.h>
 
 #include "daemon/daemon.h"

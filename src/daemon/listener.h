@@ -1,8 +1,8 @@
 /* listener.h - accept connections at one address.
  *
- * If the process has no descriptor left, libuv closes its spare one, accepts
- * and closes the connections that wait, and goes on. Beyond `max` connections,
- * new ones are closed at once. */
+ * If the process has no descriptor left, libuv closes a spare descriptor to
+ * accept and close the waiting connections, and goes on. Connections beyond
+ * `max` are closed at once. */
 #ifndef HF_DAEMON_LISTENER_H
 #define HF_DAEMON_LISTENER_H
 
@@ -20,20 +20,20 @@ struct hf_listener {
     struct hf_streams *streams;
     const struct hf_stream_kind *kind;
     hf_listener_fn *on_accept;
-    void *arg;         /* the streams get it, too */
+    void *arg;         /* also hf_stream.arg of the streams */
     size_t count, max; /* open connections */
     uint64_t refused;  /* connections beyond the maximum */
     bool is_open;
 };
 
-/* Listen. The members `streams`, `kind`, `on_accept`, `arg` and `max` are set.
- * HF_EUNAVAIL: the address is in use; HF_ESYSTEM. */
+/* Listen at `address`. The caller has set `streams`, `kind`, `on_accept`, `arg`
+ * and `max`. Returns HF_EUNAVAIL if the address is in use, or HF_ESYSTEM. */
 enum hf_err hf_listener_open(struct hf_listener *listener,
                              const struct hf_address *address,
                              struct hf_error *error);
 void hf_listener_close(struct hf_listener *listener);
 
-/* A stream of this listener is being closed. */
+/* Call this when a stream of this listener is closed. */
 void hf_listener_forget(struct hf_listener *listener);
 
 #endif

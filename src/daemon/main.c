@@ -11,7 +11,7 @@
 #include "daemon/pid_file.h"
 #include "log/directory.h"
 
-/* As in sysexits.h, and as the command `holdfast` uses them. */
+/* Exit statuses: as in sysexits.h, and as those of the command `holdfast`. */
 enum status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,

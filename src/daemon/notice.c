@@ -30,7 +30,7 @@ static size_t write_prefix(char *line)
     return size;
 }
 
-/* One write() for a line, so that lines of several processes do not mix. */
+/* Use one write() for a line, so that lines of several processes do not mix. */
 void hf_notice(const char *format, ...)
 {
     char line[LINE_MAX_SIZE];

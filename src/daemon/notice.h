@@ -1,12 +1,12 @@
 /* notice.h - one line on stderr for each notable event of a node.
  *
- *     2026-01-31T12:00:00.123Z node 1: leader of term 7 */
+ *     2026-01-31T12:00:00.123Z node 1: leader in term 7, leader 1 */
 #ifndef HF_DAEMON_NOTICE_H
 #define HF_DAEMON_NOTICE_H
 
 #include <stdint.h>
 
-/* Name the node in the lines that follow. */
+/* Set the number of the node for the lines that follow. */
 void hf_notice_set_node(uint64_t node);
 
 void hf_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));

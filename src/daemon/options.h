@@ -16,10 +16,10 @@ struct hf_options {
     const char *dir;
     int ready_fd;            /* -1: none */
     bool has_cluster;        /* --cluster was given */
-    struct hf_config config; /* for INIT; times of 0 were not given */
+    struct hf_config config; /* for INIT; a time of 0 was not given */
 };
 
-/* HF_EINVAL if the command line is wrong. */
+/* Parse the command line. Returns HF_EINVAL and sets `error` if it is wrong. */
 enum hf_err hf_options_parse(struct hf_options *options, char **argv,
                              struct hf_error *error);
 

@@ -25,7 +25,7 @@ static enum hf_err lock_pid_file(int fd, const char *path,
                         "%s: another process runs this node already", path);
 }
 
-/* What the file contains is only for people, so errors do not matter. */
+/* The content of the file is only for people, so errors are ignored. */
 static void write_pid(int fd)
 {
     char text[32];

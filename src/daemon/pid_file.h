@@ -1,9 +1,8 @@
 /* pid_file.h - which process runs the node of a directory.
  *
  * The process holds a POSIX record lock on the file "pid" while it runs. The
- * kernel reports the owner of such a lock (F_GETLK), so a reader never trusts
- * the number of a process that has ended. The file also contains the number,
- * for people. */
+ * kernel reports the owner of such a lock (F_GETLK), so a reader never finds a
+ * process that has ended. The file also contains the process id, for people. */
 #ifndef HF_DAEMON_PID_FILE_H
 #define HF_DAEMON_PID_FILE_H
 
@@ -11,8 +10,8 @@
 
 #define HF_PID_FILE "pid"
 
-/* Create or lock the file in `directory`. The lock lasts until the process
- * ends, so this is called once in a process.
+/* Create the file in `directory` if it does not exist, and lock it. The lock
+ * lasts until the process ends, so call this once in a process.
  *
  * HF_EBUSY    another process runs the node; `*error` names it
  * HF_ESYSTEM  the file cannot be written */

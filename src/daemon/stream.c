@@ -149,7 +149,8 @@ static void fail_stream(struct hf_stream *stream)
 
 /* ---- Input --------------------------------------------------------------*/
 
-/* libuv passes the buffer on in the same call, so one is enough. */
+/* libuv calls on_read() with the buffer before it asks for another, so all
+ * streams share one. */
 static void on_buffer(uv_handle_t *handle, size_t size, uv_buf_t *buf)
 {
     struct hf_stream *stream =
@@ -236,7 +237,7 @@ static void write_waiting(struct hf_stream *stream)
     stream->is_writing = true;
 }
 
-/* The number of bytes that the socket takes now, or a negative errno value. */
+/* Returns the number of bytes that were written, or a negative errno value. */
 static int write_now(struct hf_stream *stream, const void *data, size_t size)
 {
     uv_buf_t buf = uv_buf_init((char *)(uintptr_t)data, (unsigned)size);

@@ -1,13 +1,14 @@
 /* stream.h - one TCP connection of a node: to a client or to a peer.
  *
  * A stream has a number, by which the node knows it. Numbers are never reused.
- * Input goes to `on_data` as it arrives, from a buffer that all streams share;
- * the end is reported to `on_end`, once, unless the stream is closed first.
+ * Input goes to `on_data` as it arrives, from a buffer that all streams share.
+ * The end of a stream is reported to `on_end`, once, unless the stream is
+ * closed first.
  *
- * Output is written at once as far as the socket takes it; the rest is kept
- * and written later. The node limits how much that may be. A stream that fails
- * while something is sent is reported later, by hf_streams_reap(), because the
- * node is not called from inside its own calls. */
+ * Output is written at once as far as the socket takes it; the rest is kept and
+ * written later. The node limits how much is kept. If a stream fails while it
+ * sends, hf_streams_reap() reports that later, because the node must not be
+ * called back from inside its own calls. */
 #ifndef HF_DAEMON_STREAM_H
 #define HF_DAEMON_STREAM_H
 
@@ -25,7 +26,7 @@ typedef void hf_stream_fn(struct hf_stream *stream);
 
 struct hf_stream_kind {
     hf_stream_data_fn *on_data;
-    hf_stream_fn *on_end;  /* end of input, or an error; then it is closed */
+    hf_stream_fn *on_end;  /* end of input, or an error; then closed */
     hf_stream_fn *on_sent; /* unsent output has become less; may be NULL */
 };
 
@@ -37,9 +38,9 @@ struct hf_stream {
     struct hf_dlist failed;     /* in streams->failed */
     struct hf_dlist owner_link; /* in a list of the owner */
     uint64_t id;
-    void *arg;             /* of the owner */
-    struct hf_buf writing; /* given to libuv */
-    struct hf_buf waiting; /* until that is written */
+    void *arg;             /* belongs to the owner */
+    struct hf_buf writing; /* bytes that libuv is writing */
+    struct hf_buf waiting; /* bytes to write after `writing` */
     bool is_writing, is_closing;
 };
 
@@ -47,8 +48,8 @@ struct hf_streams {
     uv_loop_t *loop;
     struct hf_stream **slots; /* the low half of an id is its slot */
     size_t count, capacity;
-    size_t free_slot;       /* lower ones are in use */
-    uint64_t opened;        /* how many there ever were */
+    size_t free_slot;       /* all slots below it are in use */
+    uint64_t opened;        /* how many streams were ever opened */
     struct hf_dlist failed; /* to be reported by hf_streams_reap() */
     char *input; /* HF_STREAM_INPUT bytes, for the read in progress */
 };
@@ -58,25 +59,27 @@ struct hf_streams {
 /* Returns HF_ENOMEM if there is no memory for the input buffer. */
 enum hf_err hf_streams_init(struct hf_streams *streams, uv_loop_t *loop);
 
-/* Every stream is closed, and the loop has run since. */
+/* Every stream must have been closed, and the loop must have run since, because
+ * the loop frees them. */
 void hf_streams_fini(struct hf_streams *streams);
 void hf_streams_close_all(struct hf_streams *streams);
 
 /* Report and close the streams that failed while something was sent. */
 void hf_streams_reap(struct hf_streams *streams);
 
-/* A new stream, not connected; NULL if memory is exhausted. */
+/* Make a stream that is not connected. Returns NULL if memory is exhausted.
+ * `arg` is hf_stream.arg. */
 struct hf_stream *hf_stream_new(struct hf_streams *streams,
                                 const struct hf_stream_kind *kind, void *arg);
 
 /* The stream with this number, or NULL if it is closed. */
 struct hf_stream *hf_stream_find(struct hf_streams *streams, uint64_t id);
 
-/* Once it is connected: send small writes at once, and read. Returns 0 or a
- * negative errno value. */
+/* Call this once the stream is connected: turns on TCP_NODELAY and starts to
+ * read. Returns 0 or a negative errno value. */
 int hf_stream_begin(struct hf_stream *stream);
 
-/* Stop reading, or read again. */
+/* Stop reading if `stop`, else read again. */
 void hf_stream_pause(struct hf_stream *stream, bool stop);
 
 void hf_stream_send(struct hf_stream *stream, const void *data, size_t size);
@@ -84,8 +87,8 @@ void hf_stream_send(struct hf_stream *stream, const void *data, size_t size);
 /* How many bytes wait for the socket. */
 size_t hf_stream_unsent(const struct hf_stream *stream);
 
-/* Close the connection and drop unsent output. The stream is freed later by the
- * loop; no callback comes. */
+/* Close the connection and drop unsent output. No callback is called any more,
+ * and the loop frees the stream later. */
 void hf_stream_close(struct hf_stream *stream);
 
 #endif

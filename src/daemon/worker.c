@@ -25,7 +25,7 @@ static void *daemon_worker_main(void *arg)
     return NULL;
 }
 
-/* libuv may call this without a job that has ended. */
+/* libuv may call this although no job has ended. */
 static void on_finished(uv_async_t *handle)
 {
     struct hf_worker *worker = HF_CONTAINER(handle, struct hf_worker, finished);

@@ -1,6 +1,6 @@
 /* worker.h - a thread that runs one blocking job at a time for the loop.
  *
- * The loop starts a job; when it has ended, its `done` runs on the loop. The
+ * The loop starts a job. When the job has ended, its `done` runs on the loop. A
  * node has one worker for flushes, one for the upkeep of the log and one for
  * snapshots, so that a flush never waits for a snapshot. */
 #ifndef HF_DAEMON_WORKER_H
@@ -32,8 +32,8 @@ int hf_worker_open(struct hf_worker *worker, uv_loop_t *loop);
 void hf_worker_start(struct hf_worker *worker, void (*run)(void *arg),
                      void (*done)(void *arg), void *arg);
 
-/* Wait for a job, call its `done`, and end the thread. The memory may be freed
- * once the loop has closed the handle `finished`. */
+/* Wait for the running job, if any, call its `done`, and end the thread. The
+ * memory may be freed once the loop has closed the handle `finished`. */
 void hf_worker_close(struct hf_worker *worker);
 
 #endif

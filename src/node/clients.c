@@ -53,8 +53,8 @@ static struct hf_conn *new_conn(struct hf_clients *clients, uint64_t number)
     return conn;
 }
 
-/* A closed connection withdraws what nobody will wait for: its requests, and in
- * plain mode its session, which is its own. */
+/* Nobody waits for the requests of a closed connection, so abandon them. In
+ * plain mode also close the session, because no other connection uses it. */
 static void end_requests(struct hf_conn *conn)
 {
     struct hf_dlist *link;
@@ -262,7 +262,8 @@ static void on_leader_changed(void *arg, uint64_t leader)
     }
 }
 
-/* Continue with every connection that was ready at the beginning. */
+/* Continue every connection that is ready when this is called. Those that
+ * become ready meanwhile wait for the next turn. */
 static void continue_ready(struct hf_clients *clients)
 {
     struct hf_dlist *last = clients->ready.prev;
@@ -342,7 +343,7 @@ static void send_output(struct hf_conn *conn)
                                        output->data, output->size);
     output->size = 0;
     if (output->capacity > HF_RESP_LINE_MAX)
-        hf_buf_fini(output); /* 10,000 idle connections should be small */
+        hf_buf_fini(output); /* keep idle connections small */
     if (conn->is_streaming)
         hf_conn_set_streaming(conn);
 }
@@ -430,7 +431,7 @@ void hf_clients_free(struct hf_clients *clients)
            (link = hf_dlist_take(&clients->closing))) {
         struct hf_conn *conn = HF_CONTAINER(link, struct hf_conn, link);
 
-        conn->session = 0; /* the leader closes the session */
+        conn->session = 0; /* left to the leader to close */
         free_conn(conn);
     }
     free_orphans(clients);

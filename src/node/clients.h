@@ -1,17 +1,17 @@
 /* clients.h - the client half of a node: connections that speak the protocol of
  * holdfast-protocol(7).
  *
- * It reads requests, submits commands to the replication half (requests.h),
- * answers reads from this node's table, streams events, and enforces the limits
- * of clients (base/limits.h).
+ * This half reads requests, submits commands to the replication half
+ * (requests.h), answers reads from this node's table, streams events, and
+ * enforces the limits of clients (base/limits.h).
  *
  * Always true:
- *   1. a command is answered with the outcome that the replication half reports,
- *      never with what this node's own table shows;
+ *   1. a command is answered with the outcome that the replication half
+ *      reports, never with what this node's own table shows;
  *   2. the commands of nodes, EXPIRE, CLOSE and VERSION, are not accepted from
  *      clients, and OPEN only by its own request;
- *   3. requests and output take memory only within the limits, whatever a client
- *      sends or fails to read;
+ *   3. requests and output take memory only within the limits, whatever a
+ *      client sends or fails to read;
  *   4. output is sent once per turn and connection. */
 #ifndef HF_NODE_CLIENTS_H
 #define HF_NODE_CLIENTS_H
@@ -22,13 +22,14 @@
 
 struct hf_clients;
 
-/* Serve clients: node->clients. */
+/* Create node->clients, so that the node serves clients. Returns HF_OK or
+ * HF_ENOMEM. */
 enum hf_err hf_clients_open(struct hf_node *node);
 
 struct hf_clients_opts {
     struct hf_node *node;
     const struct hf_node_ops *ops; /* borrowed */
-    void *arg;                     /* of `ops` */
+    void *arg;                     /* for the functions of `ops` */
     struct hf_log_cluster cluster;
     uint64_t id;         /* of this node */
     struct hf_seed seed; /* random: nonces and secrets of plain clients */
@@ -37,10 +38,11 @@ struct hf_clients_opts {
 /* Returns NULL if memory is exhausted. */
 struct hf_clients *hf_clients_new(const struct hf_clients_opts *opts);
 
-/* Free the connections, without closing them. */
+/* Free the clients with their connections. The sockets are not closed. */
 void hf_clients_free(struct hf_clients *clients);
 
-/* Input from the shell: see node.h. */
+/* Called by the functions hf_node_on_client_...() in node.h. `number` is the
+ * number of the connection. */
 void hf_clients_on_open(struct hf_clients *clients, uint64_t number);
 void hf_clients_on_data(struct hf_clients *clients, uint64_t number,
                         const void *data, size_t size);
@@ -51,8 +53,9 @@ void hf_clients_on_unsent(struct hf_clients *clients, uint64_t number,
 /* For hf_node_set_hooks(), with the clients as the argument. */
 extern const struct hf_node_hooks hf_clients_hooks;
 
-/* What the replication half provides, besides requests.h, attachments.h and
- * hf_node_status(): the time of this turn, and the table of this node. */
+/* What the client half needs of the replication half, besides requests.h,
+ * attachments.h and hf_node_status(): the time of this turn, and the table of
+ * this node. */
 hf_time hf_clients_now(const struct hf_node *node);
 struct hf_store *hf_clients_store(const struct hf_node *node);
 

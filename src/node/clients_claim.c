@@ -13,15 +13,15 @@
  *
  * The node does for a plain client what the library does for a program: it has
  * a session, numbers commands, withdraws a claim whose wait is over, and renews
- * a grant whose start is unknown. One command runs at a time. A step that has to
- * be submitted is submitted by hf_conn_claim_on_ready(). */
+ * a grant if it is unknown when the lease started. One command runs at a time.
+ * hf_conn_claim_on_ready() submits the commands of all states. */
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "base/hex.h"
 #include "node/clients_state.h"
 
-#define RECHECK_MS 5000 /* between two looks whether a push was lost */
+#define RECHECK_MS 5000 /* pause between checks for a lost push */
 
 enum claim_state {
     CLAIM_IDLE,
@@ -41,15 +41,15 @@ struct hf_conn_claim {
     struct hf_command command; /* pointers point to `bytes` */
     uint8_t *bytes;
     uint32_t wait_ms;
-    hf_time queued;     /* when the claim was known to wait */
-    hf_time wait_until; /* when it is withdrawn */
+    hf_time queued;     /* when the node learned that the claim waits */
+    hf_time wait_until; /* when the claim is withdrawn */
     hf_time renewed;    /* when the RENEW was submitted */
     uint64_t token;     /* of the grant to renew */
 };
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* Make the claim of a connection, once. */
+/* Allocate conn->claim, unless the connection has it already. */
 static enum hf_err ensure_claim(struct hf_conn *conn)
 {
     struct hf_clients *clients = conn->clients;
@@ -114,7 +114,7 @@ static enum hf_err keep_command(struct hf_conn_claim *claim,
 
 /* ---- The end of a command -----------------------------------------------*/
 
-/* The caller has replied. */
+/* End the command, after the caller has written the reply. */
 static void finish_plain_claim(struct hf_conn_claim *claim)
 {
     struct hf_conn *conn = claim->conn;
@@ -135,8 +135,8 @@ static void fail_claim(struct hf_conn_claim *claim, enum hf_err err,
     finish_plain_claim(claim);
 }
 
-/* A LOCK in doubt has a nonce that the caller may not know, and needs to cancel
- * the claim. */
+/* The claim may hold the key. The reply contains the nonce, because the client
+ * needs it to cancel the claim and may not have chosen it. */
 static void fail_in_doubt(struct hf_conn_claim *claim)
 {
     static const char start[] = "the answer was lost; CANCEL this nonce: ";
@@ -210,8 +210,8 @@ static void start_waiting(struct hf_conn_claim *claim)
     set_recheck(claim);
 }
 
-/* The claim holds the key. Without an anchor the lease may have started at any
- * time since the LOCK, so it is renewed, and the renewal is the anchor. */
+/* The claim holds the key. If the age is unknown, the lease may have started at
+ * any time since the LOCK, so renew it: then the RENEW is the anchor. */
 static void take_claim_grant(struct hf_conn_claim *claim, uint64_t token,
                              int64_t age_ms)
 {
@@ -233,14 +233,14 @@ static void finish_lock(struct hf_conn_claim *claim,
     else if (result->err)
         fail_claim(claim, result->err, NULL);
     else
-        /* Without an age it was granted at once, or the answer was lost and the
-         * command was repeated. Age 0 is right for both: it only makes the lock
-         * appear older. */
+        /* Without an age, the LOCK was granted at once, or its reply was lost
+         * and the LOCK repeated. Age 0 is safe in both cases: the client then
+         * assumes that the lease started when it sent the LOCK. */
         reply_grant(claim, result->token, outcome->age_ms);
 }
 
 /* The table does not know the session: this node was cut off for long, and the
- * leader has closed it. The next command opens another one. */
+ * leader has closed the session. The next command opens another one. */
 static void forget_session(struct hf_conn *conn)
 {
     hf_node_detach(conn->clients->opts.node, conn->session, conn->number);
@@ -262,7 +262,7 @@ static void on_claim_command_done(struct hf_op *op,
     if (is_session_lost(outcome))
         forget_session(op->conn);
     if (claim->state != CLAIM_RUNNING)
-        return; /* a grant came before the answer */
+        return; /* a grant came before the outcome */
     if (outcome->err) {
         fail_outcome(claim, outcome);
     } else if (claim->command.kind == HF_COMMAND_LOCK) {
@@ -334,8 +334,8 @@ static enum hf_err open_plain_session(struct hf_conn_claim *claim)
                                 on_claim_session_opened);
 }
 
-/* Submit a command with the next number of the session. No earlier result is
- * needed any more. */
+/* Submit a command with the next sequence number of the session. `done` tells
+ * the cluster that no earlier result is needed any more. */
 static enum hf_err submit_numbered(struct hf_conn_claim *claim,
                                    struct hf_command command,
                                    hf_op_done_fn *done)
@@ -441,7 +441,8 @@ void hf_conn_claim_on_grant(struct hf_conn *conn,
     take_claim_grant(claim, grant->token, grant->age_ms);
 }
 
-/* A push may have been lost. The table of this node shows the grant at last. */
+/* The push of the grant may have been lost, but sooner or later this node's
+ * table shows the grant. */
 static void recheck_claim(struct hf_conn_claim *claim)
 {
     struct hf_lookup found =

@@ -1,10 +1,11 @@
-/* clients_input.c - take requests from a connection, as far as it may send
- * them. */
+/* clients_input.c - execute the requests of a connection, and stop reading from
+ * it while too many are unanswered. */
 #include "node/clients_state.h"
 
-/* Whether the next request has to wait. In plain mode requests are executed one
- * after the other, and the client has to read the replies. A paused connection continues when half of its requests are
- * answered, so that it is not paused by every request. */
+/* Returns true if the next request has to wait. In plain mode requests are
+ * executed one after the other, and the client has to read the replies. A
+ * paused connection continues when half of its requests are answered, so that
+ * it is not paused by every request. */
 static bool is_busy(const struct hf_conn *conn)
 {
     uint32_t max =
@@ -16,8 +17,9 @@ static bool is_busy(const struct hf_conn *conn)
            conn->list_count > 0 || hf_conn_claim_is_busy(conn);
 }
 
-/* Stop reading while too much waits. A plain connection that waits is read
- * otherwise, because only reading notices that the client is gone. */
+/* Pause reading while requests have to wait. A plain connection is read up to
+ * HF_RESP_FRAME_MAX bytes even then, because only reading detects that the
+ * client has closed it. */
 static void set_paused(struct hf_conn *conn)
 {
     bool pause = is_busy(conn) &&
@@ -50,8 +52,9 @@ static void handle_message(struct hf_conn *conn,
         hf_conn_handle_plain(conn, message);
 }
 
-/* Keep what has to wait. A node keeps a limited number of bytes, so that clients
- * that send requests slowly or in parts cannot use up its memory. */
+/* Keep the bytes of requests that have to wait or are incomplete. A node keeps
+ * a limited number of them, so that clients that send slowly or in parts cannot
+ * use up its memory. */
 static void keep_input(struct hf_conn *conn)
 {
     struct hf_clients *clients = conn->clients;

@@ -1,8 +1,8 @@
 /* clients_list.c - LIST: the held keys that begin with a prefix, in pages.
  *
- * A list visits the keys in order of their tokens, some thousand per turn, and
- * only while the connection has room for output: a long list delays nobody, and
- * a client that does not read its list takes no memory. */
+ * A list visits the keys in order of their tokens, HF_LIST_STEP_KEYS per turn,
+ * and only while the connection has room for output: a long list delays nobody,
+ * and a client that does not read its list takes no memory. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -20,11 +20,11 @@ struct hf_conn_list {
     uint8_t key[]; /* the prefix */
 };
 
-/* What a step over the table has found. */
+/* Why a step over the table has ended. */
 enum list_step {
-    STEP_DONE, /* no more keys */
+    STEP_DONE, /* there are no more keys */
     STEP_PAGE, /* a page is full */
-    STEP_MORE, /* enough visited for this turn */
+    STEP_MORE, /* the rest is left to the next turn */
 };
 
 static void end_list(struct hf_conn *conn, struct hf_conn_list *list)
@@ -144,7 +144,8 @@ static void send_page(struct hf_conn *conn, struct hf_conn_list *list,
     hf_conn_wrote(conn);
 }
 
-/* A plain list ends with its first page; the client asks for the next one. */
+/* A plain LIST ends with its first page; the client has to send another LIST
+ * for the next one. */
 static void continue_listing(struct hf_conn *conn, struct hf_conn_list *list)
 {
     enum list_step step = fill_page(conn, list);

@@ -27,7 +27,7 @@ static void reply_done(struct hf_conn *conn, uint64_t id)
     hf_conn_reply_mux(conn, &(struct hf_mux_reply){.id = id}, HF_VERB_PING);
 }
 
-/* Reply with an error if the outcome is one. */
+/* Returns true if the outcome is an error, after replying with it. */
 static bool reply_outcome_error(const struct hf_op *op,
                                 const struct hf_node_outcome *outcome)
 {
@@ -109,7 +109,7 @@ static void on_attach_read(struct hf_op *op,
                                 "there is no such session");
 }
 
-/* Submit a READ_INDEX. */
+/* Submit a READ_INDEX for the request. */
 static enum hf_err submit_read(struct hf_conn *conn,
                                const struct hf_mux_request *request,
                                hf_op_done_fn *done)
@@ -122,9 +122,10 @@ static enum hf_err submit_read(struct hf_conn *conn,
     return hf_op_submit(op, HF_NODE_READ_INDEX, HF_CLIENT_TIMEOUT_MS, done);
 }
 
-/* A session that this node knows can be attached at once: if it has been closed
- * meanwhile, its commands are answered with HF_EINDOUBT. That it does not exist
- * is certain only after a round, because this node may be behind. */
+/* A session that this node knows is attached at once: if the cluster has closed
+ * it meanwhile, its commands are answered with HF_EINDOUBT. A session that this
+ * node does not know may still exist, because the node may be behind, so a
+ * READ_INDEX comes first. */
 static enum hf_err attach(struct hf_conn *conn,
                           const struct hf_mux_request *request)
 {
@@ -134,7 +135,8 @@ static enum hf_err attach(struct hf_conn *conn,
     return HF_OK;
 }
 
-/* Open or attach a session, if there is none and none is on its way. */
+/* Open or attach a session, unless the connection has one or an OPEN or ATTACH
+ * is unanswered. */
 static enum hf_err find_attached_session(struct hf_conn *conn,
                                          const struct hf_mux_request *request)
 {
@@ -196,7 +198,8 @@ static void on_mux_command_done(struct hf_op *op,
     hf_conn_reply_mux(op->conn, &reply, HF_VERB_DO);
 }
 
-/* The commands that a client may send. */
+/* Returns true for the commands that a client may send. The others are commands
+ * of nodes. */
 static bool is_client_command(enum hf_command_kind kind)
 {
     switch (kind) {

@@ -62,7 +62,7 @@ static void on_request_done(struct hf_node_request *request,
         op->done(op, outcome);
     if (!op->is_confirmed)
         hf_op_free(op);
-    /* Requests may be waiting for this one. */
+    /* Requests that the reader keeps may be waiting for this op. */
     if (conn && (conn->reader.size > 0 || conn->is_paused))
         hf_conn_set_ready(conn);
 }
@@ -114,7 +114,8 @@ void hf_op_close_session(struct hf_conn *conn)
     };
     struct hf_op *op;
 
-    /* Without memory the leader closes the session, a little later. */
+    /* If memory is exhausted, nothing is submitted, and the leader closes the
+     * session a little later. */
     conn->session = 0;
     if (hf_op_submit_command(conn, &close, NULL, NULL))
         return;

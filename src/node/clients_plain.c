@@ -32,7 +32,7 @@ struct arguments {
     const char *cause; /* what is wrong with one of them; NULL: nothing */
 };
 
-/* Read the next word, which is there. */
+/* Take the next word. The caller has checked that there is one. */
 static const struct hf_resp_value *take_word(struct arguments *args)
 {
     args->count--;
@@ -64,8 +64,8 @@ static struct hf_key take_key(struct arguments *args, bool is_prefix)
     return (struct hf_key){bytes.data, bytes.size};
 }
 
-/* The ttl is what the caller gets; the lease is a little longer, so that
- * clocks whose rates differ by 1 % agree that the lock is valid for the ttl. */
+/* Take a ttl and return its lease, which is a little longer, so that the lock
+ * is valid for the ttl even if the rates of two clocks differ by 1 %. */
 static uint32_t take_lease(struct arguments *args)
 {
     uint64_t ttl_ms = take_number(args, (uint64_t)HF_TTL_MAX_MS,
@@ -76,7 +76,7 @@ static uint32_t take_lease(struct arguments *args)
     return (uint32_t)(ttl_ms + ttl_ms / 16 + 50);
 }
 
-/* Take the word `name`, which is followed by `more` words, if it is next. */
+/* Take the next word, if it is `name` and at least `more` words follow it. */
 static bool take_option(struct arguments *args, const char *name, size_t more)
 {
     if (args->count < 1 + more || !hf_resp_equals(args->words, name))
@@ -108,7 +108,7 @@ static uint32_t take_lock_options(struct arguments *args,
     return wait_ms;
 }
 
-/* Returns how long to wait. */
+/* Take the arguments of a LOCK. Returns how long it waits, in ms. */
 static uint32_t take_lock_words(struct hf_conn *conn, struct arguments *args,
                                 struct hf_command *command)
 {
@@ -346,7 +346,7 @@ static void execute_plain(struct hf_conn *conn, enum hf_verb verb,
         hf_conn_reply_ok(conn);
         hf_conn_close(conn);
         break;
-    case HF_VERB_COMMAND: /* redis-cli asks for it */
+    case HF_VERB_COMMAND: /* redis-cli sends it first */
         hf_resp_write_array(&conn->output, 0);
         hf_conn_wrote(conn);
         break;
@@ -374,8 +374,8 @@ static void execute_plain(struct hf_conn *conn, enum hf_verb verb,
     }
 }
 
-/* A connection that streams events executes nothing else, because its replies
- * would be hidden among them. */
+/* While a connection streams events, it executes almost nothing else, because
+ * replies would be hidden among the events. */
 static bool may_execute(const struct hf_conn *conn, enum hf_verb verb)
 {
     return conn->watch_count == 0 || verb == HF_VERB_UNWATCH ||
@@ -393,8 +393,9 @@ void hf_conn_handle_plain(struct hf_conn *conn,
         words = hf_verb_words(verb, false);
     if (words.min < 0) {
         hf_conn_reply_error(conn, HF_EPROTO, "unknown command");
-        /* A web page can make a browser send lines to a local port: the header
-         * of its request ends here, so its body is never executed. */
+        /* A web page can make a browser send an HTTP request to a local port.
+         * Its first line is an unknown command: close the connection, so that
+         * nothing in its body is executed. */
         if (message->is_inline)
             hf_conn_close(conn);
     } else if (args.count < (size_t)words.min ||

@@ -1,4 +1,4 @@
-/* clients_report.c - what a node says about itself: HELLO, INFO and STATUS. */
+/* clients_report.c - the state of a node: HELLO, INFO and STATUS. */
 #include "node/clients_state.h"
 
 /* ---- HELLO and the leader -----------------------------------------------*/
@@ -170,8 +170,8 @@ void hf_report_info(struct hf_clients *clients, struct hf_buf *text)
 
 /* ---- STATUS -------------------------------------------------------------
  *
- * JSON. Addresses come from the configuration, as host:port, and need no
- * escapes. */
+ * The reply is JSON. Its addresses come from the configuration, as host:port,
+ * and need no escapes. */
 
 static void add_member(struct hf_buf *text, const char *name, uint64_t number)
 {
@@ -204,7 +204,7 @@ static void add_nodes(struct hf_buf *text, const struct hf_node_status *status)
         add_text(text, ",");
         add_string(text, "peer_address", member->peer_address);
         add_text(text, ",");
-        /* Only a leader knows how far the others are. */
+        /* Only the leader knows how far the other nodes are. */
         if (status->role == HF_NODE_LEADER)
             add_member(text, "lag", member->lag);
         add_string(text, "role", member_role(status, member));

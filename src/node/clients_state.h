@@ -2,7 +2,7 @@
  * client half.
  *
  *     clients.c           connections: output, limits, turns
- *     clients_input.c     their requests, one after the other
+ *     clients_input.c     the requests of a connection, one after the other
  *     clients_op.c        requests that wait for the replication half
  *     clients_mux.c       the requests of MUX mode
  *     clients_plain.c     the commands of plain mode
@@ -11,7 +11,7 @@
  *     clients_list.c      LIST, in pages
  *     clients_watch.c     WATCH
  *     clients_report.c    HELLO, INFO and STATUS
- *     clients_node.c      the connection to the replication half */
+ *     clients_node.c      access to struct hf_node */
 #ifndef HF_NODE_CLIENTS_STATE_H
 #define HF_NODE_CLIENTS_STATE_H
 
@@ -19,7 +19,7 @@
 #include "node/requests.h"
 #include "wire/mux.h"
 
-/* Shown by INFO. */
+/* Counters that INFO shows. */
 #define HF_CLIENTS_COUNTERS(X)                                                 \
     X(connections_accepted)                                                    \
     X(connections_refused) /* at the limit */                                  \
@@ -28,9 +28,9 @@
     X(connections_broken)  /* closed: malformed or too large input */          \
     X(connections_paused)  /* too many requests without a reply */             \
     X(requests)                                                                \
-    X(requests_refused) /* too many bytes without a reply, watches, lists */   \
+    X(requests_refused) /* limit of unanswered bytes, watches or lists */      \
     X(events)                                                                  \
-    X(events_dropped) /* reported as DROPPED, not their number */
+    X(events_dropped) /* DROPPED events, which each stand for several */
 
 struct hf_clients_counters {
 #define HF_CLIENTS_COUNTER(name) uint64_t name;
@@ -43,22 +43,22 @@ struct hf_clients {
     char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* as digits */
     struct hf_map by_number;
     struct hf_dlist conns;   /* all but those in `closing` */
-    struct hf_dlist closing; /* closed at the end of the turn */
-    struct hf_dlist output;  /* with output to send */
-    struct hf_dlist ready;   /* to continue in this turn, or in the next */
-    struct hf_dlist slow;    /* with output that the socket did not take */
+    struct hf_dlist closing; /* to close at the end of the turn */
+    struct hf_dlist output;  /* connections with output to send */
+    struct hf_dlist ready;   /* connections to continue */
+    struct hf_dlist slow;    /* connections with `unsent` output */
     struct hf_dlist watching;
-    struct hf_dlist orphans; /* ops without a connection */
+    struct hf_dlist orphans; /* ops whose connection is closed */
     struct hf_heap waits;    /* claims of plain clients, by their timer */
     size_t wait_count;       /* claims that may be in `waits` */
     size_t count;            /* connections */
     size_t mux_count;
-    size_t unanswered; /* bytes of ops */
-    size_t input;      /* bytes of requests that are not executed */
+    size_t unanswered; /* bytes of all ops */
+    size_t input;      /* bytes of requests that are not yet executed */
     size_t unsent;     /* bytes that wait for sockets */
     uint64_t drawn;    /* nonces drawn so far */
     hf_time next_sweep;
-    struct hf_buf scratch; /* of one function at a time */
+    struct hf_buf scratch; /* see hf_clients_scratch() */
     struct hf_clients_counters counters;
 };
 
@@ -75,7 +75,7 @@ struct hf_conn {
     uint64_t number;
     hf_time heard;        /* when its last request arrived */
     size_t unsent;        /* bytes that wait for the socket */
-    hf_time unsent_since; /* when that last became less */
+    hf_time unsent_since; /* when `unsent` last became less */
     struct hf_resp_reader reader;
     size_t input; /* bytes that the reader keeps */
     struct hf_buf output;
@@ -85,15 +85,15 @@ struct hf_conn {
     uint32_t op_count;
     uint32_t watch_count;
     struct hf_dlist watches;
-    struct hf_dlist lists; /* LISTs that run */
+    struct hf_dlist lists; /* LISTs in progress */
     uint32_t list_count;
     uint64_t session;            /* 0: none */
-    uint64_t highest;            /* the highest sequence of its commands */
-    struct hf_conn_claim *claim; /* of a plain client */
+    uint64_t highest;            /* highest sequence number of its commands */
+    struct hf_conn_claim *claim; /* plain mode; may be NULL */
     bool is_mux;
     bool is_paused;
-    bool is_streaming; /* to be continued when there is room for output */
-    bool is_attaching; /* an OPEN or an ATTACH is on its way */
+    bool is_streaming; /* has more to write once there is room */
+    bool is_attaching; /* an OPEN or ATTACH is unanswered */
     bool is_closing;
 };
 
@@ -104,22 +104,22 @@ struct hf_conn *hf_conn_find(const struct hf_clients *clients, uint64_t number);
 /* Close the connection at the end of the turn, after its output was sent. */
 void hf_conn_close(struct hf_conn *conn);
 
-/* Execute requests that have arrived, as far as they need not wait. */
+/* Execute the requests that have arrived, until one has to wait. */
 void hf_conn_take_input(struct hf_conn *conn);
 
-/* Something was added to conn->output. If memory was short, output->failed is
- * set, and the connection is closed. */
+/* Call this after writing to conn->output. If memory was exhausted while
+ * writing (output->failed), the connection is closed. */
 void hf_conn_wrote(struct hf_conn *conn);
 
-/* Continue with the connection in this turn, or at once in the next. */
+/* Continue this connection in this turn, or without a pause in the next. */
 void hf_conn_set_ready(struct hf_conn *conn);
 
-/* There is more to write: continue in the next turn, or when the client has read
- * enough. */
+/* The connection has more to write: continue in the next turn, or when the
+ * client has read enough. */
 void hf_conn_set_streaming(struct hf_conn *conn);
 
-/* Whether there is room for output that can wait. Only the outcomes of commands
- * and grants cannot. */
+/* Returns true if there is room for more output. Outcomes of commands and
+ * grants are written even if there is none. */
 bool hf_conn_has_room(const struct hf_conn *conn);
 
 hf_time hf_conn_now(const struct hf_conn *conn);
@@ -128,7 +128,8 @@ struct hf_store *hf_conn_store(const struct hf_conn *conn);
 /* 16 bytes that cannot be guessed without the node's seed. */
 struct hf_nonce hf_clients_draw(struct hf_clients *clients);
 
-/* An empty buffer, which is used until the caller returns. */
+/* An empty buffer. It is shared, so the caller uses it only until it calls
+ * another function that does so. */
 static inline struct hf_buf *hf_clients_scratch(struct hf_clients *clients)
 {
     clients->scratch.size = 0;
@@ -148,16 +149,17 @@ struct hf_op {
     struct hf_dlist link; /* in conn->ops or ->confirmed, or in
                              clients->orphans */
     struct hf_clients *clients;
-    struct hf_conn *conn; /* NULL: the connection is closed */
-    hf_op_done_fn *done;  /* the op is freed when it returns, unless it is */
-    bool is_confirmed;    /* in conn->confirmed then */
+    struct hf_conn *conn;      /* NULL: the connection was closed */
+    hf_op_done_fn *done;       /* the op is then freed, unless `is_confirmed` */
+    bool is_confirmed;         /* a read in conn->confirmed */
     struct hf_mux_request mux; /* pointers point to `bytes` */
-    size_t size;               /* bytes that are charged */
+    size_t size;               /* bytes counted in clients->unanswered */
     uint8_t bytes[];
 };
 
-/* Make an op with a copy of the bytes. HF_ELIMIT, HF_ENOMEM: no op. `is_lock`:
- * refuse it earlier, so that there is room to unlock. */
+/* Make an op with a copy of `bytes`. Returns HF_ELIMIT if there are too many
+ * unanswered bytes, or HF_ENOMEM. The limit is lower if `is_lock`, so that
+ * there is room to unlock. */
 enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
                       struct hf_op **op);
 void hf_op_free(struct hf_op *op);
@@ -167,19 +169,20 @@ enum hf_err hf_op_new_read(struct hf_conn *conn,
                            const struct hf_mux_request *request,
                            struct hf_op **op);
 
-/* Submit the op as a command, its bytes, or as a READ_INDEX. If that fails, the
- * op is freed, and `done` does not run. */
+/* Submit the op: a command, which is in op->bytes, or a READ_INDEX. `done` is
+ * called with the outcome; `remaining_ms` is the timeout. If the op cannot be
+ * submitted, it is freed, and `done` is not called. */
 enum hf_err hf_op_submit(struct hf_op *op, enum hf_node_request_kind kind,
                          uint32_t remaining_ms, hf_op_done_fn *done);
 
-/* Encode and submit a command of the node's own: OPEN or CLOSE, or a command of
- * a plain client. */
+/* Encode and submit a command that the node has made: OPEN or CLOSE, or a
+ * command of a plain client. `mux` is the request to answer, or NULL. */
 enum hf_err hf_op_submit_command(struct hf_conn *conn,
                                  const struct hf_command *command,
                                  const struct hf_mux_request *mux,
                                  hf_op_done_fn *done);
 
-/* Close the session of a connection, without waiting for the outcome. */
+/* Close the session of the connection, without waiting for the outcome. */
 void hf_op_close_session(struct hf_conn *conn);
 
 /* The error text of an outcome that is not HF_OK. */
@@ -193,12 +196,13 @@ void hf_conn_handle_mux(struct hf_conn *conn,
 void hf_conn_handle_plain(struct hf_conn *conn,
                           const struct hf_resp_message *message);
 
-/* An error reply of plain mode; a NULL text is the text of `err`. */
+/* Write an error reply in plain mode. If `text` is NULL, it is
+ * hf_err_text(err). */
 void hf_conn_reply_error(struct hf_conn *conn, enum hf_err err,
                          const char *text);
 void hf_conn_reply_ok(struct hf_conn *conn);
 
-/* Replies of MUX mode. */
+/* Write a reply in MUX mode. */
 void hf_conn_reply_mux(struct hf_conn *conn, const struct hf_mux_reply *reply,
                        enum hf_verb verb);
 void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
@@ -206,13 +210,14 @@ void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
 
 /* ---- clients_claim.c ----------------------------------------------------*/
 
-/* Execute a valid command of a plain client, whose session is filled in here. A
- * LOCK waits up to `wait_ms`. The bytes are copied. */
+/* Execute a command of a plain client, which must be valid. Its session and
+ * sequence number are set here, and its key and strings are copied. A LOCK
+ * waits up to `wait_ms`. */
 void hf_conn_claim_start(struct hf_conn *conn, const struct hf_command *command,
                          uint32_t wait_ms);
 bool hf_conn_claim_is_busy(const struct hf_conn *conn);
 
-/* Whether a LOCK waits in a queue. */
+/* Returns true if a LOCK of the connection waits in a queue. */
 bool hf_conn_claim_is_waiting(const struct hf_conn *conn);
 void hf_conn_claim_on_grant(struct hf_conn *conn,
                             const struct hf_node_grant *grant);
@@ -226,8 +231,8 @@ struct hf_info hf_conn_read_info(const struct hf_store *store, hf_time now,
                                  const struct hf_hold *hold,
                                  char note[HF_NOTE_MAX + 1]);
 
-/* The table is confirmed for a READ, LOOKUP or LIST: execute it as soon as there
- * is room for its reply. */
+/* This node's table is recent enough for the READ, LOOKUP or LIST `op`: execute
+ * it as soon as there is room for its reply. */
 void hf_conn_read_confirmed(struct hf_op *op);
 void hf_conn_read_continue(struct hf_conn *conn);
 
@@ -240,13 +245,13 @@ void hf_conn_read_write_pairs(struct hf_buf *buf, const struct hf_info *info);
 
 /* ---- clients_list.c -----------------------------------------------------*/
 
-/* The arguments of a plain LIST, besides its prefix: the keys with the `count`
- * next tokens above `after`. They are in members of the request that a LIST does
- * not use. */
+/* The arguments of a plain LIST besides its prefix: list at most `count` keys,
+ * with tokens above `after`. They are in members of the request that a LIST
+ * does not use. */
 #define HF_LIST_AFTER(request) ((request)->from)
 #define HF_LIST_COUNT(request) ((request)->remaining_ms)
 
-/* Begin to reply to a LIST. A plain LIST has one page. */
+/* Start to reply to a LIST. The reply to a plain LIST has one page. */
 enum hf_err hf_conn_list_start(struct hf_conn *conn,
                                const struct hf_mux_request *request);
 void hf_conn_list_continue(struct hf_conn *conn);

@@ -42,7 +42,8 @@ static void remove_watch(struct hf_conn *conn, struct hf_conn_watch *watch)
         hf_dlist_remove(&conn->in_watching);
 }
 
-/* Searching the whole history would take long, and most watches start now. */
+/* Most watches start with the next event, for which there is no need to search
+ * the history. */
 static struct hf_history_cursor find_cursor(const struct hf_history *history,
                                             uint64_t from)
 {
@@ -76,7 +77,7 @@ enum hf_err hf_conn_watch_add(struct hf_conn *conn,
     hf_dlist_push_back(&conn->watches, &watch->link);
     if (conn->watch_count++ == 0)
         hf_dlist_push_back(&conn->clients->watching, &conn->in_watching);
-    hf_conn_set_ready(conn); /* it may start in the past */
+    hf_conn_set_ready(conn); /* there may be events to send already */
     return HF_OK;
 }
 
@@ -157,8 +158,8 @@ static bool continue_watch(struct hf_conn *conn, struct hf_conn_watch *watch)
     return true;
 }
 
-/* The watch that had events when the room was used up goes to the end of the
- * list: otherwise the first watch would starve the others. */
+/* The watch that used up the room goes to the end of the list: otherwise the
+ * first watch could starve the others. */
 void hf_conn_watch_continue(struct hf_conn *conn)
 {
     struct hf_dlist *link = conn->watches.next;

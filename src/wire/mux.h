@@ -2,7 +2,8 @@
  *
  * `HELLO 1 MUX` switches a connection to this mode. Then each request begins
  * with an id of the client's choice, and replies, which begin with the same id,
- * come in any order. The id 0 is a push, which answers no request.
+ * come in any order. A message with the id 0 is a push, which answers no
+ * request.
  *
  * Decoding accepts any message and returns HF_EPROTO if it is malformed.
  * Decoded pointers point into the message. */
@@ -22,10 +23,10 @@ struct hf_mux_hello {
     struct hf_bytes cluster; /* the id of the cluster, in hexadecimal digits */
     uint64_t node;           /* the node that replies */
     uint64_t leader;         /* 0: unknown */
-    struct hf_bytes address; /* the leader's, for clients; empty: unknown */
-    uint64_t table_version;  /* of commands and snapshots */
-    uint64_t requests_max;   /* requests without a reply of one connection */
-    uint64_t frame_max;      /* bytes of one request */
+    struct hf_bytes address; /* of the leader, for clients; empty: unknown */
+    uint64_t table_version;  /* version of commands and snapshots */
+    uint64_t requests_max;   /* limit of unanswered requests of a connection */
+    uint64_t frame_max;      /* limit of the bytes of a request */
 };
 
 /* Write the request HELLO 1 MUX. */
@@ -33,8 +34,8 @@ void hf_mux_write_hello(struct hf_buf *buf);
 
 void hf_mux_hello_encode(const struct hf_mux_hello *hello, struct hf_buf *buf);
 
-/* Returns the code and text if the reply is an error, and HF_EPROTO and no text
- * if it is malformed. */
+/* Decode the reply to HELLO. If the reply is an error, returns its code and
+ * sets `*text`. If it is malformed, returns HF_EPROTO, and `*text` is empty. */
 enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
                                 const struct hf_resp_message *message,
                                 struct hf_bytes *text);
@@ -47,9 +48,9 @@ struct hf_mux_request {
     enum hf_verb verb;
     bool linearizable;     /* LOOKUP, READ, LIST */
     bool exact;            /* WATCH: only events of the key `key` itself */
-    uint32_t remaining_ms; /* DO: until the client's deadline */
+    uint32_t remaining_ms; /* DO: time until the client's deadline */
     uint64_t session;      /* ATTACH */
-    uint64_t watch;        /* WATCH, UNWATCH: its number */
+    uint64_t watch;        /* WATCH, UNWATCH: number of the watch */
     uint64_t from;         /* WATCH: index of the first event; 0: from now on */
     struct hf_nonce secret; /* OPEN, ATTACH: the secret of the session. LOOKUP:
                                the nonce of the claim */
@@ -62,8 +63,8 @@ struct hf_mux_request {
 void hf_mux_request_encode(const struct hf_mux_request *request,
                            struct hf_buf *buf);
 
-/* Decode a request. On failure request->id is set, or 0 if the request has no
- * valid id, and so cannot be answered; `*cause` says what is wrong. */
+/* Decode a request. On failure `*cause` says what is wrong, and request->id is
+ * the id, or 0 if the request has no valid id and so cannot be answered. */
 enum hf_err hf_mux_request_decode(struct hf_mux_request *request,
                                   const struct hf_resp_message *message,
                                   const char **cause);
@@ -72,38 +73,40 @@ enum hf_err hf_mux_request_decode(struct hf_mux_request *request,
 
 struct hf_mux_reply {
     uint64_t id;
-    enum hf_err err;        /* HF_OK, or the code of an error reply, */
-    struct hf_bytes text;   /* with its text */
+    enum hf_err err;        /* HF_OK, or the code of an error reply */
+    struct hf_bytes text;   /* of an error reply */
     bool no_space;          /* HF_ELIMIT: a disk is full */
-    uint64_t index;         /* DO: of the log. READ, LIST, LOOKUP, WATCH: of
-                                  the newest event */
+    uint64_t index;         /* DO: index in the log. READ, LIST, LOOKUP, WATCH:
+                               index of the newest event */
     uint64_t session;       /* OPEN */
-    int64_t age_ms;         /* DO: of a LOCK that was granted after a wait;
-                                  HF_MUX_AGE_UNKNOWN */
-    struct hf_bytes result; /* DO: hf_command_decode_result(). STATUS: text */
+    int64_t age_ms;         /* DO: how long a LOCK had waited at its grant, or
+                               HF_MUX_AGE_UNKNOWN */
+    struct hf_bytes result; /* DO: the encoded result. STATUS: text */
     enum hf_claim_state state; /* LOOKUP */
     uint64_t token;            /* LOOKUP: of a grant */
     uint32_t generation;       /* LOOKUP: of a grant */
     uint32_t position;         /* LOOKUP: of a waiter */
     bool more;                 /* LIST: another page follows */
-    /* READ: one; LIST: the infos of this page, each a bulk string for
+    /* READ: one info. LIST: the infos of this page. Each is a bulk string for
      * hf_protocol_decode_info(). */
     const struct hf_resp_value *infos;
     size_t info_count;
 };
 
-/* Write a reply without infos: OPEN, ATTACH, DETACH, DO, LOOKUP, WATCH, UNWATCH,
- * PING, STATUS, and any reply with an error. */
+/* Write a reply without infos: OPEN, ATTACH, DETACH, DO, LOOKUP, WATCH,
+ * UNWATCH, PING, STATUS, and any reply with an error. */
 void hf_mux_reply_encode(const struct hf_mux_reply *reply, enum hf_verb verb,
                          struct hf_buf *buf);
 
-/* Write the start of a reply with infos; each info then is a bulk string. READ
- * has one, and `more` is not used. */
+/* Write the start of a reply to READ or LIST. The caller then writes `count`
+ * infos, each as a bulk string. READ has one info and does not use
+ * reply->more. */
 void hf_mux_reply_encode_infos(const struct hf_mux_reply *reply,
                                enum hf_verb verb, size_t count,
                                struct hf_buf *buf);
 
-/* The id of a message of the node: 0 for a push. */
+/* Read the id of a message from a node; 0 if it is a push. Returns HF_EPROTO if
+ * the message is malformed. */
 enum hf_err hf_mux_reply_id(const struct hf_resp_message *message,
                             uint64_t *id);
 
@@ -116,7 +119,7 @@ enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
 
 #define HF_MUX_PUSHES(X)                                                       \
     X(GRANT)  /* nonce, token, generation, age_ms */                           \
-    X(EVENT)  /* watch, bytes */                                               \
+    X(EVENT)  /* watch, event */                                               \
     X(LEADER) /* leader, address: the leader has changed */                    \
     X(FULL)   /* the leader has too many connections: stay here */
 
@@ -132,9 +135,9 @@ struct hf_mux_push {
     struct hf_nonce nonce;
     uint64_t token;
     uint32_t generation;
-    int64_t age_ms; /* HF_MUX_AGE_UNKNOWN: no anchor is known */
+    int64_t age_ms; /* or HF_MUX_AGE_UNKNOWN */
     uint64_t watch;
-    struct hf_bytes event; /* hf_protocol_decode_event() */
+    struct hf_bytes event; /* for hf_protocol_decode_event() */
     uint64_t leader;       /* 0: unknown */
     struct hf_bytes address;
 };

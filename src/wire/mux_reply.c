@@ -123,7 +123,7 @@ void hf_mux_push_encode(const struct hf_mux_push *push, struct hf_buf *buf)
 
 /* ---- Decoding -----------------------------------------------------------*/
 
-/* The words of a reply, after its id. All of them are single values. */
+/* The words of a reply after its id, without nested arrays. */
 struct words {
     const struct hf_resp_value *values;
     size_t count;

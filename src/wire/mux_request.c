@@ -54,7 +54,7 @@ enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
     *text = (struct hf_bytes){0};
     if (first->kind == HF_RESP_ERROR)
         return hf_code_read(first, text);
-    /* A later version may add words. */
+    /* A later version may add words at the end. */
     if (first->kind != HF_RESP_ARRAY || first->size < HELLO_WORDS ||
         message->count != 1 + (size_t)first->size ||
         !decode_hello(&read, first + 1))
@@ -170,7 +170,7 @@ static bool read_label(const struct hf_resp_value *word, struct hf_bytes *label)
            (label->size == 0 || !memchr(label->data, '\0', label->size));
 }
 
-/* Read the words after the name; their number is correct. */
+/* Read the words after the name. The caller has checked their number. */
 static bool read_words(struct hf_mux_request *request,
                        const struct hf_resp_value *words)
 {

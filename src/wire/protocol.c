@@ -42,7 +42,7 @@ static const struct {
     const char *name;
 } codes[] = {
 #define ROW(name, value, text) {HF_##name, &#name[1]},
-    {HF_ECLOSED, "GONE"}, /* the first row of an error is its name */
+    {HF_ECLOSED, "GONE"}, /* before CLOSED: hf_code_name() takes the first */
     HF_ERRORS(ROW)
 #undef ROW
         {HF_ELIMIT, HF_CODE_NOSPACE},
@@ -111,7 +111,7 @@ static void encode_string(const char *text, struct hf_buf *buf)
     hf_buf_bytes(buf, text, strlen(text) + 1);
 }
 
-/* Read a string with its NUL. Returns "" after a failure. */
+/* Read a string with its NUL. On failure sets reader->failed and returns "". */
 static const char *decode_string(struct hf_reader *reader)
 {
     struct hf_bytes bytes = hf_reader_bytes(reader, HF_NOTE_MAX + 1);
@@ -176,7 +176,7 @@ void hf_protocol_encode_event(const struct hf_event *event, struct hf_buf *buf)
     encode_string(event->owner, buf);
 }
 
-/* A kind is one bit. */
+/* An event has one kind, which is one bit of HF_EVENT_ANY. */
 static bool is_event_kind(uint32_t kind)
 {
     return kind != 0 && (kind & (kind - 1)) == 0 && (kind & HF_EVENT_ANY) != 0;

@@ -12,15 +12,15 @@
 
 #define HF_PROTOCOL_VERSION 1
 
-/* The limits of both ends. */
+/* Nodes and clients accept messages up to these limits. */
 #define HF_PROTOCOL_LIMITS                                                     \
     ((struct hf_resp_limits){HF_RESP_ELEMENTS_MAX, HF_RESP_FRAME_MAX})
 
 /* ---- Commands -----------------------------------------------------------
  *
- * The last two columns: the least and the most words after the name, in plain
- * mode and in MUX mode; -1 if the mode does not have the command. In MUX mode
- * the request id, which is before the name, does not count. */
+ * Columns: the name; the least and the most words after it in plain mode; the
+ * same in MUX mode. -1: the mode does not have the command. The request id of
+ * MUX mode, which is before the name, does not count. */
 #define HF_VERBS(X)                                                            \
     X(DO, -1, -1, 2, 2) /* first, because it is the most frequent one */       \
     X(PING, 0, 1, 0, 0)                                                        \
@@ -49,7 +49,7 @@ enum hf_verb {
 #define HF_VERB(name, ...) HF_VERB_##name,
     HF_VERBS(HF_VERB)
 #undef HF_VERB
-    HF_VERB_COUNT /* and: no such command */
+    HF_VERB_COUNT /* also means: no such command */
 };
 
 struct hf_verb_words {
@@ -64,8 +64,8 @@ struct hf_verb_words hf_verb_words(enum hf_verb verb, bool is_mux);
 /* ---- Errors -------------------------------------------------------------
  *
  * An error is a code and a text. The code is the name of an hf_err without
- * "HF_E". Two codes have no hf_err of their own: GONE, the session of an ATTACH
- * does not exist, is HF_ECLOSED; NOSPACE, a disk is full, is HF_ELIMIT. */
+ * "HF_E". Two codes have no hf_err of their own: GONE (the session of an ATTACH
+ * does not exist) is HF_ECLOSED, and NOSPACE (a disk is full) is HF_ELIMIT. */
 #define HF_CODE_NOSPACE "NOSPACE"
 
 const char *hf_code_name(enum hf_err err);
@@ -73,11 +73,12 @@ const char *hf_code_name(enum hf_err err);
 /* The hf_err of a code; HF_EPROTO if the code is unknown. */
 enum hf_err hf_code_find(struct hf_bytes code);
 
-/* Write "-CODE text"; a NULL text is hf_err_text(err). */
+/* Write the error reply "-CODE text". If `text` is NULL, it is
+ * hf_err_text(err). */
 void hf_code_write(struct hf_buf *buf, enum hf_err err, const char *text);
 
-/* Read an error value. The text points into the value. Returns HF_EPROTO and no
- * text if the value is no error. */
+/* Read an error value: returns its code and sets `*text`, which points into the
+ * value. Returns HF_EPROTO and no text if the value is not an error. */
 enum hf_err hf_code_read(const struct hf_resp_value *value,
                          struct hf_bytes *text);
 
@@ -85,7 +86,7 @@ enum hf_err hf_code_read(const struct hf_resp_value *value,
 
 /* The state of a claim, as LOOKUP returns it. */
 #define HF_CLAIMS(X)                                                           \
-    X(UNKNOWN, "unknown") /* or ended; the same for all who lack the nonce */  \
+    X(UNKNOWN, "unknown") /* no claim has this nonce, or it has ended */       \
     X(QUEUED, "queued")                                                        \
     X(HELD, "held")
 
@@ -99,8 +100,8 @@ enum hf_claim_state {
 const char *hf_claim_name(enum hf_claim_state state);
 
 /* The encoded form of an info and an event. Decoding accepts any input and
- * returns HF_EPROTO for malformed bytes; the decoded pointers point into the
- * input, which ends the strings with a NUL. info->storage is NULL. */
+ * returns HF_EPROTO if the input is malformed. Decoded pointers point into the
+ * input, where strings end with a NUL. info->storage is NULL. */
 void hf_protocol_encode_info(const struct hf_info *info, struct hf_buf *buf);
 enum hf_err hf_protocol_decode_info(struct hf_info *info,
                                     struct hf_bytes bytes);

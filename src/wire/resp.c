@@ -6,7 +6,7 @@
 #include "base/limits.h"
 
 #define VALUES_KEPT 16   /* values whose memory an idle reader keeps */
-#define BYTES_KEPT 16384 /* bytes of the buffer that it keeps */
+#define BYTES_KEPT 16384 /* bytes of the buffer that an idle reader keeps */
 #define HEADER_MAX 24    /* bytes of a line with a length or an integer */
 #define LINE_MISSING SIZE_MAX
 
@@ -51,7 +51,7 @@ static struct hf_resp_value *add_value(struct hf_resp_parser *parser,
     return value;
 }
 
-/* A value is complete, or is an array whose elements follow. */
+/* Count a value that is complete, or an array whose elements follow. */
 static void finish_value(struct hf_resp_parser *parser)
 {
     parser->left[parser->depth]--;
@@ -59,8 +59,9 @@ static void finish_value(struct hf_resp_parser *parser)
         parser->depth--;
 }
 
-/* The size of the line at `line` without its end, or LINE_MISSING. `*end` is
- * the size with its end: LF, or CR LF. */
+/* The size of the line at `line` without its end, which is LF or CR LF;
+ * LINE_MISSING if no line ends within `size` bytes. `*end` is the size with its
+ * end. */
 static size_t find_line(const uint8_t *line, size_t size, size_t *end)
 {
     const uint8_t *newline = size > 0 ? memchr(line, '\n', size) : NULL;
@@ -171,8 +172,9 @@ static enum hf_resp_status add_line(struct hf_resp_parser *parser,
     return HF_RESP_MESSAGE;
 }
 
-/* Parse a value that begins with the line at `line`: its type, then `size`
- * bytes. The offset is already behind the line. */
+/* Parse the line at `line`, which is the beginning of a value: a type and
+ * `size` bytes. `offset` is the offset of the line; parser->offset is already
+ * after it. */
 static enum hf_resp_status parse_reply_value(struct hf_resp_parser *parser,
                                              const uint8_t *line, size_t size,
                                              size_t offset)
@@ -206,8 +208,8 @@ static size_t line_max(const uint8_t *line)
     return is_header ? HEADER_MAX : HF_RESP_LINE_MAX;
 }
 
-/* Parse the next value, or its first line. Returns HF_RESP_MESSAGE if there may
- * be another one to parse. */
+/* Parse the next value, or its first line if it is a bulk string or an array.
+ * Returns HF_RESP_MESSAGE if the caller may go on parsing. */
 static enum hf_resp_status parse_inline(struct hf_resp_parser *parser,
                                         const uint8_t *data, size_t size)
 {
@@ -332,7 +334,7 @@ enum hf_err hf_resp_reader_feed(struct hf_resp_reader *reader, const void *data,
     return reader->kept.failed ? HF_ENOMEM : HF_OK;
 }
 
-/* Replace offsets by addresses: the message is complete and moves no more. */
+/* Replace offsets by addresses: the bytes of a complete message do not move. */
 static void resolve_offsets(struct hf_resp_parser *parser, const uint8_t *data)
 {
     for (size_t i = 0; i < parser->count; i++) {
@@ -388,7 +390,7 @@ enum hf_resp_status hf_resp_reader_next(struct hf_resp_reader *reader,
     }
 }
 
-/* Free what an idle reader does not need. */
+/* Free memory that an idle reader does not need. */
 static void shrink_reader(struct hf_resp_reader *reader)
 {
     struct hf_resp_parser *parser = &reader->parser;

@@ -1,7 +1,7 @@
 /* resp.h - the Redis protocol, RESP2: parse messages, write messages.
  *
  * The parser is incremental and accepts any input. An announced length is
- * checked against the limits before memory is taken for it, and the work for a
+ * checked against the limits before memory is allocated, and the work for a
  * message is proportional to its size, however it is cut into pieces. Arrays
  * may be nested once. Strings are not copied: they point into the input.
  *
@@ -38,8 +38,8 @@ struct hf_resp_value {
 
 /* A complete message. It is valid until the next call for its reader. */
 struct hf_resp_message {
-    /* A request: its words. A reply: its value, followed by the elements if
-     * that is an array, and so on. */
+    /* A request: its words. A reply: its value; if that is an array, its
+     * elements follow, and those of an element that is an array follow it. */
     const struct hf_resp_value *values;
     size_t count;
     bool is_inline; /* a line of words */
@@ -61,48 +61,48 @@ enum hf_resp_status {
 struct hf_resp_parser {
     struct hf_resp_limits limits;
     bool requests; /* accept requests only */
-    bool in_bulk;  /* the bytes of the last value are incomplete */
+    bool in_bulk;  /* the last value is an incomplete string */
     unsigned depth;
-    uint32_t left[HF_RESP_DEPTH]; /* values missing at each depth */
+    uint32_t left[HF_RESP_DEPTH]; /* values still to come at each depth */
     size_t offset;                /* bytes of the message parsed so far */
     struct hf_resp_value *values;
     size_t count;
     size_t capacity;
-    enum hf_err err;   /* HF_RESP_BROKEN: HF_EPROTO, HF_ELIMIT, HF_ENOMEM */
-    const char *cause; /* and what is wrong */
+    enum hf_err err;   /* HF_EPROTO, HF_ELIMIT or HF_ENOMEM if BROKEN */
+    const char *cause; /* HF_RESP_BROKEN: what is wrong */
 };
 
-/* Cuts a stream of bytes into messages. It parses the caller's bytes in place
- * and copies only an incomplete rest. */
+/* Cuts a stream of bytes into messages. It parses the caller's bytes in place;
+ * hf_resp_reader_keep() copies the rest. */
 struct hf_resp_reader {
     struct hf_resp_parser parser;
-    struct hf_buf kept; /* the bytes kept, from 0 on */
-    const uint8_t
-        *input;  /* the bytes that are not parsed yet, here or in the */
-    size_t size; /* caller's memory */
+    struct hf_buf kept;   /* bytes that hf_resp_reader_keep() has copied */
+    const uint8_t *input; /* the next message: in `kept`, or as it was fed */
+    size_t size;          /* bytes from `input` on */
 };
 
 void hf_resp_reader_init(struct hf_resp_reader *reader, bool requests,
                          struct hf_resp_limits limits);
 void hf_resp_reader_fini(struct hf_resp_reader *reader);
 
-/* Add bytes, which must stay valid until hf_resp_reader_keep(). Can fail with
- * HF_ENOMEM, if earlier bytes are kept; then the stream has lost bytes. */
+/* Add bytes, which must stay valid until hf_resp_reader_keep(). Returns
+ * HF_ENOMEM if they cannot be added to bytes that were kept; then the stream
+ * has lost bytes. */
 enum hf_err hf_resp_reader_feed(struct hf_resp_reader *reader, const void *data,
                                 size_t size);
 
-/* Take the next message. */
+/* Take the next message out of the stream. */
 enum hf_resp_status hf_resp_reader_next(struct hf_resp_reader *reader,
                                         struct hf_resp_message *message);
 
-/* Copy the bytes that have not been taken as messages, and end the loan of the
- * bytes that were fed. The caller may have more messages to take: it takes them
- * later, and the messages that it has become invalid. Can fail with
+/* Copy the bytes that were not taken as messages, so that the caller may reuse
+ * the memory that it fed. Messages that were returned become invalid. Complete
+ * messages among the copied bytes can be taken later. Returns HF_OK or
  * HF_ENOMEM. */
 enum hf_err hf_resp_reader_keep(struct hf_resp_reader *reader);
 
-/* Whether a part of a message has arrived, after hf_resp_reader_next() has
- * returned HF_RESP_MORE. */
+/* Returns true if a part of a message has arrived. Call this after
+ * hf_resp_reader_next() has returned HF_RESP_MORE. */
 static inline bool hf_resp_reader_has_part(const struct hf_resp_reader *reader)
 {
     return reader->size > 0;
@@ -121,20 +121,21 @@ static inline struct hf_bytes hf_resp_bytes(const struct hf_resp_value *value)
     return (struct hf_bytes){value->data, value->size};
 }
 
-/* Whether a string equals `word`, which is in upper case, without regard to the
- * case of letters. */
+/* Returns true if the string equals `word`, which is in upper case, without
+ * regard to the case of letters. */
 bool hf_resp_equals(const struct hf_resp_value *value, const char *word);
 
-/* Read a number from 0 to `max`, an integer or decimal digits. Returns false if
- * the value is something else. */
+/* Read a number from 0 to `max`: an integer, or a string of decimal digits.
+ * Returns false if the value is something else. */
 bool hf_resp_number(const struct hf_resp_value *value, uint64_t max,
                     uint64_t *number);
 
-/* The same for digits alone, without a sign or a leading zero. */
+/* Read `size` decimal digits, without a sign or a leading zero. */
 bool hf_resp_read_number(const uint8_t *digits, size_t size, uint64_t max,
                          uint64_t *number);
 
-/* Read 16 bytes, or 32 hexadecimal digits. */
+/* Read a nonce: 16 bytes, or 32 hexadecimal digits. Returns false if the value
+ * is neither. */
 bool hf_resp_nonce(const struct hf_resp_value *value, struct hf_nonce *nonce);
 
 /* ---- Writing ------------------------------------------------------------*/

@@ -1,4 +1,4 @@
-/* resp_value.c - the values of a message, and the bytes of a new one. */
+/* resp_value.c - read the values of a message, and write messages. */
 #include "wire/resp.h"
 
 #include "base/hex.h"
@@ -86,7 +86,7 @@ size_t hf_resp_digits(char digits[20], uint64_t number)
     return size;
 }
 
-/* Write a line with a type and a number. */
+/* Write a line: a type, then a number. */
 static void write_type_line(struct hf_buf *buf, char type, uint64_t number,
                             bool is_negative)
 {

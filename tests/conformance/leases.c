@@ -272,7 +272,9 @@ static void expired_keys_are_not_listed(void)
     }
     suite_sleep(suite_lease_ms(suite_short_ttl_ms(50 + 50 * 7)) * 102 / 100);
 
-    /* In a cluster, an expiry is a step that takes a moment. */
+    /* In a cluster, a lock expires only when an EXPIRE has been committed and
+     * applied, which may be a moment after the lease ends. So list until the
+     * locks are gone. */
     do {
         count = 0;
         expect_ok(hf_list(other, suite_key(""), count_one, &count));

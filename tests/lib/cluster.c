@@ -13,7 +13,7 @@
 #include "lib/folder.h"
 #include "lib/loopback.h"
 
-#define START_TRIES 5 /* another process may take a port first */
+#define START_TRIES 5 /* another process may bind a chosen port first */
 #define ARGUMENTS_MAX 24
 #define MEMBER_SIZE 64
 

@@ -1,6 +1,6 @@
 /* cluster.h - a cluster of holdfastd nodes on the loopback interface.
  *
- * The nodes end with the process that started them. */
+ * The nodes are killed when the process that started them ends. */
 #ifndef HF_TESTS_LIB_CLUSTER_H
 #define HF_TESTS_LIB_CLUSTER_H
 
@@ -20,19 +20,20 @@ struct hf_test_cluster {
     } nodes[HF_TEST_CLUSTER_MAX];
 };
 
-/* Whether this build has holdfastd. */
+/* Returns true if this build has holdfastd. */
 bool hf_test_cluster_found(void);
 
-/* Start `count` nodes with directories below `folder`, which must exist. */
+/* Start `count` nodes with directories in `folder`, which must exist. Returns
+ * false if a node does not start. */
 bool hf_test_cluster_start(struct hf_test_cluster *cluster, const char *folder,
                            unsigned count);
 
-/* Kill a node, or start it again in its directory. */
+/* Kill the node with the index `node`, or start it again in its directory. */
 void hf_test_cluster_kill(struct hf_test_cluster *cluster, unsigned node);
 bool hf_test_cluster_restart(struct hf_test_cluster *cluster, unsigned node);
 void hf_test_cluster_stop(struct hf_test_cluster *cluster);
 
-/* Write "raft://127.0.0.1:port,..." and `options`. */
+/* Write "raft://127.0.0.1:port,..." followed by `options` to `url`. */
 void hf_test_cluster_url(const struct hf_test_cluster *cluster, char *url,
                          size_t size, const char *options);
 

@@ -5,7 +5,8 @@
 #include "lib/expect.h"
 #include "lib/mongo.h"
 
-/* Start a set, or skip the case if there is no mongod. */
+/* Start a replica set of `count` members (hf_test_mongo_start()), or skip the
+ * case if mongod is not installed. */
 void hf_test_mongo_require(struct hf_test_mongo *mongo, unsigned count);
 
 /* Open a client. Retries a few times on HF_EUNAVAIL; the case fails on any other

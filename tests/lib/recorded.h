@@ -46,8 +46,9 @@ enum hf_err recorded_lock_acquire_start(struct hf_client *client,
                                         void *arg, struct hf_future **future);
 enum hf_err recorded_lock_wait(struct hf_lock *lock);
 
-/* Record that the claim that recorded_lock_acquire_start() started on this
- * handle, without a future, is in the queue. */
+/* Record that the pending claim of this handle is in the queue now. The claim
+ * must have been started by recorded_lock_acquire_start() with `future` NULL.
+ * Does nothing if it has been answered. */
 void recorded_set_queued(const struct hf_lock *lock);
 
 /* Like recorded_acquire(), but also records when the claim enters the queue, so

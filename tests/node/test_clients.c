@@ -54,7 +54,7 @@ static void hostile_lengths_close_the_connection(void **state)
                  "-LIMIT the message is too large\r\n");
     assert_true(node->conns[2].is_closed);
     assert_int_equal(counters(node)->connections_broken, 2);
-    hf_fake_send(node, 1, "PING\r\n"); /* was on its way */
+    hf_fake_send(node, 1, "PING\r\n"); /* arrives too late */
     assert_int_equal(node->clients->count, 0);
 }
 
@@ -70,7 +70,7 @@ static void input_may_come_byte_by_byte(void **state)
     hf_fake_expect(node, 1, "$3\r\nabc\r\n+PONG\r\n");
 }
 
-/* Replies to requests that wait take memory, and so do the requests. */
+/* Unanswered requests and their replies take memory. */
 static void too_many_requests_pause_the_connection(void **state)
 {
     struct hf_node *node = *state;
@@ -191,7 +191,7 @@ static void a_client_that_reads_nothing_for_long_is_closed(void **state)
 
     hf_clients_on_unsent(node->clients, 1, 500);
     hf_fake_turn(node, 9000);
-    hf_clients_on_unsent(node->clients, 1, 400); /* it reads a little */
+    hf_clients_on_unsent(node->clients, 1, 400); /* the client reads a little */
     hf_fake_turn(node, 18000);
     assert_false(node->conns[1].is_closed);
     hf_fake_turn(node, 19999);
@@ -224,7 +224,8 @@ static void silent_connections_are_closed(void **state)
     assert_int_equal(counters(node)->connections_idle, 2);
 }
 
-/* Bytes do not count, only whole requests. */
+/* Only whole requests reset the idle time, so a client cannot keep a connection
+ * open by sending single bytes. */
 static void a_request_must_not_take_forever(void **state)
 {
     struct hf_node *node = *state;
@@ -295,7 +296,7 @@ static const char *const words[] = {
     "000000000000000000000000000000aa",
 };
 
-/* A request of random words, with more of them in an order that makes sense. */
+/* Write a valid request, or one of random words. */
 static void write_random_request(struct hf_random *random, struct hf_buf *buf)
 {
     static const char *const good[] = {
@@ -326,7 +327,7 @@ static void write_random_request(struct hf_random *random, struct hf_buf *buf)
             buf, words[hf_random_below(random, HF_TEST_COUNT(words))]);
 }
 
-/* One event at a random connection. */
+/* Cause one random event at a random connection. */
 static void disturb(struct hf_node *node, struct hf_random *random)
 {
     uint64_t conn = 1 + hf_random_below(random, HF_FAKE_CONNS - 1);
@@ -352,7 +353,8 @@ static void disturb(struct hf_node *node, struct hf_random *random)
     hf_buf_fini(&buf);
 }
 
-/* Random requests, broken ones, closed connections, lost grants, failures. */
+/* Valid and random requests, closed connections, lost grants and failures must
+ * leave the node in order. */
 static void anything_leaves_the_node_in_order(void **state)
 {
     struct hf_node *node = *state;
@@ -392,7 +394,7 @@ static void anything_leaves_the_node_in_order(void **state)
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* 10,000 idle sessions should not need 60 MiB. */
+/* 10,000 idle sessions should take less than 60 MiB. */
 static void idle_connections_are_small(void **state)
 {
     struct hf_node *node = *state;
@@ -432,8 +434,8 @@ static void run_script(struct hf_node *node)
     hf_fake_turn(node, 1000);
 }
 
-/* Without memory a request fails or its connection is closed; the node and the
- * other connections go on. */
+/* If memory is exhausted, a request fails or its connection is closed; the node
+ * and the other connections go on. */
 static void running_out_of_memory_harms_one_connection(void **state)
 {
     struct hf_node *node = *state;

@@ -11,7 +11,8 @@
 #define NONCE_A "000000000000000000000000000000aa"
 #define NONCE_B "000000000000000000000000000000bb"
 
-/* A client of node `number`; its connection has the number of its place. */
+/* A client of node `number`. The number of its connection is its index in
+ * `clients`. */
 struct client {
     unsigned number;
     struct hf_buf output;
@@ -75,7 +76,7 @@ static bool has_output(void *arg)
     return ((const struct client *)arg)->output.size > 0;
 }
 
-/* Wait for output, which must begin with `start`, and take it. */
+/* Wait for output, expect that it begins with `start`, and consume it. */
 static void await_output(unsigned conn, const char *start)
 {
     struct hf_buf *output = &clients[conn].output;
@@ -104,7 +105,7 @@ static bool has_leader(void *arg)
     return sim_nodes_leader(&nodes) != NULL;
 }
 
-/* The leader is node `leader`; the others follow it. */
+/* The numbers of the leader and of the other two nodes. */
 static unsigned leader, follower, other;
 
 static int set_up(void **state)
@@ -144,7 +145,8 @@ static void every_node_serves_clients(void **state)
     }
 }
 
-/* From one node through the leader to another one. */
+/* The holder and the waiter are at two followers, so the grant goes through the
+ * leader. */
 static void a_lock_is_handed_over_across_nodes(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ static void requests_without_a_majority_fail_by_their_deadline(void **state)
     (void)state;
     connect_client(1, follower);
     call(1, "LOCK k 60000 NONCE " NONCE_A "\r\n", "*3\r\n");
-    run_for(1000); /* the follower applies it a little later */
+    run_for(1000); /* until the follower has applied the LOCK */
     sim_nodes_crash(&nodes, leader, SIM_CRASH_LOSE, false);
     sim_nodes_crash(&nodes, other, SIM_CRASH_LOSE, false);
     call(1, "RENEW k " NONCE_A " 1 60000\r\n", "-");
@@ -217,7 +219,7 @@ static void a_session_moves_to_another_node(void **state)
     call(2, "HELLO 1 MUX\r\n", "*8\r\n");
     (void)snprintf(text, sizeof(text), "5 ATTACH 1 %s\r\n", secret);
     call(2, text, "*2\r\n:5\r\n+OK\r\n");
-    run_for(15000); /* a session without a client would be closed */
+    run_for(15000); /* longer than a detached session is kept */
     connect_client(3, leader);
     call(3, "HELLO 1 MUX\r\n", "*8\r\n");
     call(3, text, "*2\r\n:5\r\n+OK\r\n");

@@ -11,7 +11,7 @@ static const struct hf_nonce secret = {"secret of a sess"};
 static const struct hf_nonce nonce_a = {"nonce a, 16 byte"};
 static const struct hf_nonce nonce_b = {"nonce b, 16 byte"};
 
-/* A client at one connection. Messages are taken one after the other. */
+/* A client with one connection. Messages are taken one after the other. */
 struct client {
     struct hf_node *node;
     uint64_t conn;
@@ -29,7 +29,7 @@ struct setup {
 
 /* ---- The client ---------------------------------------------------------*/
 
-/* Move the output of the connection to the client's reader. */
+/* Feed the output of the connection to the client's reader. */
 static void receive(struct client *client)
 {
     struct hf_buf *output = &client->node->conns[client->conn].output;
@@ -201,7 +201,8 @@ static void a_connection_has_one_session(void **state)
     open.verb = HF_VERB_ATTACH;
     open.session = setup->two.session;
     expect_err(call(&setup->one, open).err, HF_ESTATE);
-    /* Otherwise the first would stay attached when the connection is closed. */
+    /* A second OPEN is refused while the first is unanswered: otherwise the
+     * first session would stay attached after the connection is closed. */
     connect_client(&three, &setup->node, 3);
     open.verb = HF_VERB_OPEN;
     send_request(&three, open);
@@ -224,7 +225,7 @@ static void a_session_is_attached_again_by_its_secret(void **state)
 
     connect_client(&three, &setup->node, 3);
     expect_err(call(&three, attach).err, HF_ECLOSED);
-    attach.secret.bytes[0] = 2; /* of another session */
+    attach.secret.bytes[0] = 2; /* the secret of another session */
     expect_err(call(&three, attach).err, HF_ECLOSED);
     attach.secret.bytes[0] = 1;
     expect_ok(call(&three, attach).err);
@@ -232,7 +233,8 @@ static void a_session_is_attached_again_by_its_secret(void **state)
     hf_resp_reader_fini(&three.reader);
 }
 
-/* Only a confirmed table may say that a session is gone. */
+/* A node that is behind may not know the session, so it must confirm its table
+ * before it reports that the session is gone. */
 static void a_missing_session_is_confirmed_first(void **state)
 {
     struct setup *setup = *state;
@@ -266,7 +268,8 @@ static void detach_closes_the_session_at_once(void **state)
         HF_ESTATE);
 }
 
-/* A client that lost its connection returns to its session, at any node. */
+/* The session stays open, because the client may attach it again, at any
+ * node. */
 static void a_closed_connection_leaves_its_session(void **state)
 {
     struct setup *setup = *state;
@@ -379,7 +382,7 @@ static void malformed_commands_are_refused(void **state)
     };
 
     expect_err(call(&setup->one, request).err, HF_EPROTO);
-    request.command = hf_bytes_of("\377"); /* of a newer version */
+    request.command = hf_bytes_of("\377"); /* a command of a newer version */
     expect_err(call(&setup->one, request).err, HF_EUNSUPPORTED);
 }
 
@@ -431,7 +434,8 @@ static void keys_are_read(void **state)
     assert_false(info.held);
 }
 
-/* Replies that are not sent yet take memory, however many reads there are. */
+/* Unsent replies take memory, so a read waits until there is room for its
+ * reply. */
 static void large_replies_wait_for_room(void **state)
 {
     struct setup *setup = *state;
@@ -540,7 +544,7 @@ static void lists_have_pages(void **state)
     assert_int_equal(take_pages(&setup->two, &pages), 0);
 }
 
-/* A client that does not read its list takes no memory for it. */
+/* The pages of a LIST are made only as fast as the client reads them. */
 static void a_list_waits_for_its_reader(void **state)
 {
     struct setup *setup = *state;
@@ -627,7 +631,7 @@ static void events_are_pushed_to_watches(void **state)
     assert_false(take_message(&setup->two));
 }
 
-/* The history has room for some hundred events. */
+/* The history keeps some hundred events, and the watch falls behind by more. */
 static void a_slow_watch_gets_dropped_events(void **state)
 {
     struct setup *setup = *state;

@@ -26,14 +26,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Connection 1 holds the key "k" with NONCE_A. */
+/* Make connection 1 hold the key "k" with NONCE_A. */
 static void hold_key(struct hf_node *node)
 {
     hf_fake_call(node, 1, "LOCK k 60000 NONCE " NONCE_A "\r\n",
                  GRANTED(NONCE_A, "1", "0"));
 }
 
-/* Connection 2 waits for it, with NONCE_B. */
+/* Make connection 2 wait for the key "k" with NONCE_B. */
 static void wait_for_key(struct hf_node *node)
 {
     hf_fake_call(node, 2, "LOCK k 60000 WAIT 1000 NONCE " NONCE_B "\r\n", "");
@@ -89,7 +89,7 @@ static void mistakes_are_answered_with_an_error(void **state)
     hf_fake_call(*state, 1, "OPEN a b\r\n", "-PROTO unknown command\r\n");
 }
 
-/* Neither the words of nodes nor those of MUX mode exist here. */
+/* Plain mode has neither the commands of nodes nor those of MUX mode. */
 static void commands_of_nodes_do_not_exist(void **state)
 {
     static const char *const words[] = {"EXPIRE", "CLOSE", "VERSION",
@@ -111,7 +111,7 @@ static void commands_of_nodes_do_not_exist(void **state)
     assert_false(node->conns[1].is_closed);
 }
 
-/* A web page can make a browser send this. */
+/* A web page can make a browser send an HTTP request to a local port. */
 static void a_request_of_a_browser_executes_nothing(void **state)
 {
     struct hf_node *node = *state;
@@ -132,7 +132,7 @@ static void a_lock_is_granted_and_released(void **state)
                  "-BUSY held by another claim\r\n");
     hf_fake_call(*state, 2, "UNLOCK k " NONCE_B " 1\r\n",
                  "-NOTOWNER held by another claim\r\n");
-    /* Nonce and token suffice, on any connection. */
+    /* Nonce and token suffice to unlock, over any connection. */
     hf_fake_call(*state, 2, "UNLOCK k " NONCE_A " 1\r\n", "+OK\r\n");
     hf_fake_call(*state, 1, "UNLOCK k " NONCE_A " 1\r\n",
                  "-NOTHELD not held\r\n");
@@ -209,7 +209,7 @@ static void claims_are_looked_up_by_their_nonce(void **state)
                  "*3\r\n$7\r\nunknown\r\n:0\r\n:0\r\n");
 }
 
-/* The outcome decides, not what this node's table shows. */
+/* The reply is the outcome, and not what this node's table shows. */
 static void a_lock_is_not_answered_before_its_outcome(void **state)
 {
     struct hf_node *node = *state;
@@ -278,7 +278,7 @@ static void a_wait_ends_by_a_cancel(void **state)
     hf_fake_call(node, 2, "PING\r\n", "+PONG\r\n");
 }
 
-/* A grant that comes while the claim is withdrawn is withdrawn, too. */
+/* If the key is granted while the claim is withdrawn, the grant ends, too. */
 static void a_late_grant_is_withdrawn(void **state)
 {
     struct hf_node *node = *state;
@@ -287,9 +287,9 @@ static void a_late_grant_is_withdrawn(void **state)
     hold_key(node);
     wait_for_key(node);
     node->is_stuck = true;
-    hf_fake_turn(node, 2000); /* the CANCEL is on its way */
+    hf_fake_turn(node, 2000); /* the CANCEL is submitted */
     hf_fake_send(node, 1, "UNLOCK k " NONCE_A " 1\r\n");
-    /* The UNLOCK is applied first, so the CANCEL meets a holder. */
+    /* Apply the UNLOCK first, so that the claim holds the key at the CANCEL. */
     unlock = node->requests.prev;
     hf_dlist_remove(unlock);
     hf_dlist_push_front(&node->requests, unlock);
@@ -309,7 +309,7 @@ static void a_closed_connection_withdraws_its_waiter(void **state)
     hf_fake_turn(node, 1000);
     assert_int_equal(hf_table_find(&node->store.table, hf_key_of("k"))->waiters,
                      0);
-    /* What it holds ends by its lease. */
+    /* A key that a closed connection holds is kept until the lease expires. */
     hf_clients_on_closed(node->clients, 1);
     hf_fake_turn(node, 1000);
     assert_non_null(hf_table_find(&node->store.table, hf_key_of("k")));
@@ -333,7 +333,8 @@ static void a_closed_connection_abandons_what_was_not_sent(void **state)
     assert_int_equal(node->store.table.sessions.count, 0);
 }
 
-/* Without an anchor nobody knows how old the lease is, so it is renewed. */
+/* Without an anchor it is unknown when the lease started, so the node renews
+ * it. */
 static void a_grant_without_an_anchor_is_renewed(void **state)
 {
     struct hf_node *node = *state;
@@ -376,7 +377,8 @@ static void a_renewal_in_doubt_makes_the_lock_older(void **state)
     hf_fake_expect(node, 2, GRANTED(NONCE_B, "2", "0"));
 }
 
-/* The leader has closed the session of a connection that was cut off. */
+/* The leader has closed the session of a connection, because the node was cut
+ * off. */
 static void a_lost_session_is_replaced(void **state)
 {
     struct hf_node *node = *state;

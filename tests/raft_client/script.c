@@ -1,4 +1,3 @@
-/* tests/raft_client/script.c */
 #include "raft_client/script.h"
 
 #include <stdio.h>
@@ -10,8 +9,8 @@
 
 struct script script;
 
-/* An assertion while the client's mutex is locked: the client cannot be closed
- * any more. */
+/* Assert while the client's mutex is locked. After a failure the client cannot
+ * be closed, so forget it. */
 static void assert_inside(bool condition)
 {
     if (!condition)
@@ -208,7 +207,7 @@ static bool script_write(struct hf_raft_transport *transport,
         if (!hf_resp_reader_keep(&to->reader))
             return true;
     }
-    to->is_lost = true; /* the node has run out of memory */
+    to->is_lost = true; /* memory was exhausted in the node */
     wake_client();
     return true;
 }
@@ -261,7 +260,7 @@ void script_open(const char *url)
         hf_client_open(url ? url : URL, &opts, &env, &script.client), HF_OK);
 }
 
-/* One turn, or a step of the clock to the next timer. */
+/* Run one turn, or advance the clock to the next timer. */
 static bool step_client(hf_time until)
 {
     hf_time next = hf_loop_next_timer(script.client);

@@ -1,4 +1,4 @@
-/* script.h - nodes of a cluster that do what a test tells them.
+/* script.h - nodes of a cluster that a test controls.
  *
  * A client of raft: runs over a simulated network, with a clock that the test
  * moves. The nodes answer HELLO, OPEN, ATTACH, PING, UNWATCH and DETACH by
@@ -17,11 +17,11 @@
 
 struct script_node {
     bool refuses;      /* connections are refused */
-    bool stopped;      /* connections are accepted, and nothing is answered */
+    bool stopped;      /* connections are accepted, but nothing is answered */
     bool stalled;      /* OPEN and ATTACH are not answered */
     uint64_t leader;   /* 1 is the first node; 0: unknown */
-    const char *where; /* the leader's address; NULL: as in the URL */
-    const char *hello; /* instead of the reply to HELLO, if not NULL */
+    const char *where; /* the leader's address; NULL: that of the URL */
+    const char *hello; /* sent as the reply to HELLO, unless NULL */
     const char *cluster;
 };
 
@@ -32,14 +32,14 @@ struct script_stream {
     bool opened;
     bool is_lost;
     struct hf_resp_reader reader;
-    struct hf_buf input; /* for the client */
+    struct hf_buf input; /* bytes that the client will receive */
     unsigned writes;
 };
 
 /* A request that the test has to answer. */
 struct script_request {
     struct hf_mux_request mux;
-    struct hf_command command; /* DO; its strings are not kept */
+    struct hf_command command; /* of a DO; its strings are not valid */
     unsigned stream;
     hf_time at;
 };
@@ -52,7 +52,7 @@ struct script {
     unsigned request_count, taken;
     unsigned opens, attaches, pings, detaches, unwatches; /* received */
     uint64_t session;       /* the id that OPEN returns */
-    bool gone;              /* ATTACH: the session does not exist */
+    bool gone;              /* ATTACH is answered: no such session */
     struct hf_nonce secret; /* of the last OPEN or ATTACH */
     hf_time now;
     struct hf_client *client;
@@ -61,29 +61,32 @@ struct script {
     struct hf_post post;
 };
 
-/* One script at a time, because a strategy's `open` has no other argument. */
+/* There is one script at a time, because a strategy's `open` has no argument
+ * for it. */
 extern struct script script;
 
-/* Fixtures: three nodes, of which the first leads; and a client that is
- * connected to it. */
+/* Fixtures. script_set_up() makes three nodes, of which the first leads;
+ * script_set_up_open() also connects a client to the first. */
 int script_set_up(void **state);
 int script_set_up_open(void **state);
 int script_tear_down(void **state);
 
-/* Open the client. With several nodes it begins at a random one; NULL stands
- * for the URL of all nodes. */
+/* Open the client with `url`, or with the URL of all nodes if it is NULL. If
+ * the URL lists several nodes, the client begins with a random one. */
 void script_open(const char *url);
 
-/* Run the client for `ms` of its clock. */
+/* Run the client while its clock advances by `ms`. */
 void script_run(uint32_t ms);
 
-/* Run the client until it has sent something that the test has to answer. */
+/* Run the client until it has sent a request that the test has to answer,
+ * assert that its command is `verb`, and return it. */
 struct script_request *script_take(enum hf_verb verb);
 
-/* Assert that nothing was sent that the test has not taken. */
+/* Assert that the test has taken all requests. */
 void script_expect_nothing(void);
 
-/* Reply to a request on the connection on which it came, or on `stream`. */
+/* Send a reply over the connection of the request, or a push or bytes over the
+ * connection `stream`. */
 void script_reply(const struct script_request *request,
                   const struct hf_mux_reply *reply);
 void script_result(const struct script_request *request,
@@ -93,19 +96,19 @@ void script_error(const struct script_request *request, enum hf_err err,
 void script_push(unsigned stream, const struct hf_mux_push *push);
 void script_bytes(unsigned stream, const void *data, size_t size);
 
-/* The stream that the client uses; assert that there is exactly one. */
+/* The stream that the client uses. Asserts that exactly one is open. */
 unsigned script_stream(void);
 
 /* The number of open streams. */
 unsigned script_streams(void);
 
-/* Lose all connections of a node; `refuses` as well. */
+/* Lose all connections of the node, and make it refuse new ones. */
 void script_kill(unsigned node);
 
 /* Run the client until the future is done. Frees it and returns its result. */
 enum hf_err script_wait(struct hf_future *future);
 
-/* hf_acquire_start() of `key`, with a ttl of 10 s. */
+/* Start to acquire `key`, with a ttl of 10 s. */
 struct hf_future *script_lock(const char *key, uint32_t wait_ms,
                               struct hf_lock **lock);
 

@@ -1,5 +1,5 @@
-/* raft: over a cluster of three nodes that fail one after another. The test
- * does not know the leader, but each node leads or follows in some round. */
+/* raft: with a cluster of three nodes, which fail one after another. The test
+ * does not know which node leads, so each node fails in one round. */
 #include <signal.h>
 
 #include "lib/cluster.h"

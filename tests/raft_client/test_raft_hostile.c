@@ -1,10 +1,11 @@
-/* What a node may send: anything. */
+/* Whatever a node sends, the client of raft: must keep working. */
 #include "lib/alloc.h"
 #include "raft_client/script.h"
 
 static const struct hf_result granted = {.token = 41};
 
-/* The client must still work, after it has left the node or not. */
+/* Expect that the client still gets the lock, from the same node or from
+ * another. */
 static void expect_that_it_works(struct hf_future *future,
                                  struct hf_lock **lock)
 {
@@ -15,7 +16,7 @@ static void expect_that_it_works(struct hf_future *future,
     for (unsigned i = 0; i < 100 && script.taken == script.request_count; i++)
         script_run(100);
     assert_true(script.taken < script.request_count);
-    script.taken = script.request_count; /* the last copy */
+    script.taken = script.request_count; /* take the last copy of the LOCK */
     script_result(&script.requests[script.taken - 1], &granted,
                   HF_MUX_AGE_UNKNOWN);
     assert_int_equal(script_wait(future), HF_OK);
@@ -97,7 +98,7 @@ static void a_strange_answer_to_hello_is_refused(void **state)
     }
 }
 
-/* A result that cannot be read is no answer: the command is repeated. */
+/* A result that cannot be decoded counts as lost: the command is repeated. */
 static void a_malformed_result_is_repeated_elsewhere(void **state)
 {
     static const struct hf_mux_reply wrong = {.result = {"xyz", 3}};
@@ -160,7 +161,7 @@ static void random_bytes_do_no_harm(void **state)
         bytes[size - 1] = '\r';
         script_bytes(stream, bytes, size + 1);
         script_run(10);
-        script.streams[stream].is_lost = true; /* also if it waits for more */
+        script.streams[stream].is_lost = true; /* if the client still waits */
         script_bytes(stream, "", 0);
         expect_that_it_works(future, &lock);
     }
@@ -168,8 +169,9 @@ static void random_bytes_do_no_harm(void **state)
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* A lock that waits for its grant over a lost connection. Returns the result of
- * the claim. The nodes use the same memory, so replies may be lost, too. */
+/* Wait for a lock over a lost connection, while the allocation number `nth`
+ * fails. Returns the result of the claim. The nodes run in this process, so the
+ * failure may also lose a reply. */
 static enum hf_err wait_over_a_lost_connection(unsigned long nth)
 {
     static const struct hf_result queued = {.err = HF_EBUSY, .position = 1};
@@ -188,7 +190,7 @@ static enum hf_err wait_over_a_lost_connection(unsigned long nth)
                 &script.requests[script.taken++];
 
             if (request->mux.verb != HF_VERB_DO)
-                continue; /* a lookup */
+                continue; /* leave a LOOKUP unanswered */
             push.nonce = request->command.nonce;
             script_result(request,
                           request->command.kind == HF_COMMAND_LOCK ? &queued

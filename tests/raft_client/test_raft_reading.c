@@ -240,7 +240,7 @@ static void a_watch_continues_after_its_last_event(void **state)
     assert_int_equal(request.mux.watch, number);
     assert_int_equal(request.mux.from, 16);
     assert_memory_equal(request.mux.key.data, "k", 1);
-    push_event(number, HF_EVENT_RELEASED, 15); /* a copy */
+    push_event(number, HF_EVENT_RELEASED, 15); /* sent twice */
     push_event(number, HF_EVENT_GRANTED, 17);
     assert_int_equal(seen_count, 3);
     assert_int_equal(seen[2], 17);
@@ -303,7 +303,8 @@ static void a_closed_watch_is_not_resumed(void **state)
     hf_watch_close(watch);
     script_run(0);
     assert_int_equal(script.unwatches, 1);
-    push_event(request.mux.watch, HF_EVENT_GRANTED, 11); /* already sent */
+    /* An event that the node sent before it received the UNWATCH: */
+    push_event(request.mux.watch, HF_EVENT_GRANTED, 11);
     script_kill(0);
     script_run(100);
     assert_int_equal(script.attaches, 1);

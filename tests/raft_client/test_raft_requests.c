@@ -1,4 +1,4 @@
-/* Requests of raft: are applied once, whatever happens to connections. */
+/* Commands of raft: are applied once, whatever happens to connections. */
 #include "raft_client/script.h"
 
 static const struct hf_result granted = {.token = 41};
@@ -66,7 +66,7 @@ static void unanswered_commands_are_sent_again_in_order(void **state)
         const struct script_request *again;
 
         if (i == 1)
-            continue; /* it was answered */
+            continue; /* it was answered, and is not repeated */
         again = script_take(HF_VERB_DO);
         assert_int_not_equal(again->stream, first[i].stream);
         assert_int_equal(again->command.session, 7);
@@ -85,7 +85,8 @@ static void unanswered_commands_are_sent_again_in_order(void **state)
     }
 }
 
-/* The lost copy may have been executed, whatever the node says to another. */
+/* The lost copy may have been executed, although a node has refused the second
+ * copy. */
 static void a_refused_copy_after_a_lost_one_is_in_doubt(void **state)
 {
     struct hf_lock *lock;
@@ -198,7 +199,7 @@ static void a_command_that_was_not_sent_uses_the_next_session(void **state)
     for (unsigned i = 0; i < SCRIPT_NODES; i++)
         script.nodes[i].stalled = true;
     script_kill(0);
-    script_run(100); /* connected to another node, and not attached */
+    script_run(100); /* connected to another node, but not attached */
     future = script_lock("a", 0, &lock);
     script_run(100);
     script_expect_nothing();
@@ -212,8 +213,8 @@ static void a_command_that_was_not_sent_uses_the_next_session(void **state)
     hf_lock_free(lock);
 }
 
-/* The client submits it again after every node has failed, and then the
- * session turns out to be gone. */
+/* The client submits the command again after every node has failed, and then
+ * the session turns out to be gone. */
 static void a_command_that_was_submitted_again_is_not_new(void **state)
 {
     struct hf_lock *lock;
@@ -255,7 +256,7 @@ static void a_command_without_a_reply_is_in_doubt(void **state)
 
     (void)state;
     assert_int_equal(script_wait(future), HF_EINDOUBT);
-    script_result(&late, &granted, HF_MUX_AGE_UNKNOWN); /* it is ignored */
+    script_result(&late, &granted, HF_MUX_AGE_UNKNOWN); /* is ignored */
     assert_int_equal(script_take(HF_VERB_DO)->command.kind, HF_COMMAND_CANCEL);
 }
 
@@ -337,8 +338,9 @@ static void a_grant_without_an_age_is_renewed_first(void **state)
     hf_lock_free(lock);
 }
 
-/* The leader applied the first copy of the LOCK, and counts the age from
- * there. From the second copy on, the lease would seem to begin later. */
+/* The leader applied the first copy of the LOCK, and counts the age from then
+ * on. If the client counted from the second copy, the lease would seem to start
+ * too late. */
 static void a_grant_counts_from_the_first_copy_of_its_lock(void **state)
 {
     struct hf_lock *lock;
@@ -352,7 +354,8 @@ static void a_grant_counts_from_the_first_copy_of_its_lock(void **state)
     second = *script_take(HF_VERB_DO);
     script_result(&second, &queued, HF_MUX_AGE_UNKNOWN);
     script_run(10);
-    /* Granted 1000 ms before the push: less than the ttl is left. */
+    /* Counted from the first copy, the lease started 1000 ms before the push.
+     * Less than the ttl is left, so the client renews. */
     script_run(200);
     push_grant(&second, 10);
     assert_true(second.at - first.at >= 800);
@@ -445,7 +448,7 @@ static void an_unknown_claim_is_confirmed(void **state)
     (void)script_wait(future);
 }
 
-/* Its grant may have been pushed to the lost connection. */
+/* The grant of the waiter may have been pushed to the lost connection. */
 static void a_waiter_is_checked_after_a_lost_connection(void **state)
 {
     struct hf_lock *lock;

@@ -1,4 +1,4 @@
-/* Which node a client of raft: talks to, and when it leaves one. */
+/* Which node a client of raft: uses, and when it leaves a node. */
 #include "raft_client/script.h"
 
 static const struct hf_result granted = {.token = 41};
@@ -89,7 +89,7 @@ static void a_name_that_the_url_does_not_list_is_not_resolved(void **state)
 static void a_node_that_lost_its_office_is_no_destination(void **state)
 {
     (void)state;
-    script.nodes[1].leader = 3; /* 1 is late: it names 2 as the leader */
+    script.nodes[1].leader = 3; /* node 1 still reports 2 as the leader */
     push_leader(script_stream(), 2, "127.0.0.1:7002");
     script_run(4000);
     assert_int_equal(current_node(), 0);
@@ -119,12 +119,12 @@ static void clients_stay_if_the_leader_refuses_them(void **state)
     assert_int_equal(current_node(), 0);
     script.nodes[1].refuses = false;
     script.nodes[1].leader = 2;
-    script_run(20000); /* it is tried again */
+    script_run(20000); /* the leader is tried again */
     assert_int_equal(current_node(), 1);
     assert_int_equal(script.opens, 1);
 }
 
-/* The node may be cut off from the others. */
+/* A node that knows no leader may be cut off from the others. */
 static void a_node_without_a_leader_is_left(void **state)
 {
     (void)state;
@@ -335,7 +335,8 @@ static void a_node_that_cannot_attach_is_left(void **state)
     assert_int_equal(current_node(), 0);
 }
 
-/* A client that was stopped itself finds nothing but old timers. */
+/* A client that was stopped finds its timers due, but the node had no chance to
+ * answer. */
 static void a_stopped_client_does_not_blame_the_node(void **state)
 {
     struct hf_lock *lock;

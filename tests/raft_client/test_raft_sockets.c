@@ -23,15 +23,15 @@ struct connection {
     struct hf_resp_reader reader;
 };
 
-/* A node, which a thread runs. */
+/* A node in a thread of the test. */
 struct server {
     int listener, port;
     pthread_t thread;
     struct connection connections[CONNECTIONS];
     atomic_bool stop;
     atomic_bool stalls;   /* OPEN is not answered */
-    atomic_bool hangs_up; /* at the next command */
-    const char *hello;    /* instead of the reply to HELLO */
+    atomic_bool hangs_up; /* closes the connection at the next command */
+    const char *hello;    /* sent as the reply to HELLO, unless NULL */
     atomic_uint locks;
 };
 
@@ -78,7 +78,7 @@ static void execute(struct server *server, const struct hf_mux_request *request,
     hf_buf_fini(&result);
 }
 
-/* Returns false to hang up. */
+/* Answer one request. Returns false if the connection is to be closed. */
 static bool serve_message(struct server *server, struct connection *connection,
                           const struct hf_resp_message *message,
                           struct hf_buf *out)
@@ -290,7 +290,7 @@ static void tries_the_next_node(void **state)
 {
     (void)state;
     start_server(&servers[0]);
-    for (unsigned i = 0; i < 8; i++) { /* at random, it begins with either */
+    for (unsigned i = 0; i < 8; i++) { /* clients begin with a random node */
         struct hf_client *client;
 
         assert_int_equal(open_url("raft://127.0.0.1:1,127.0.0.1:%d",
@@ -345,7 +345,7 @@ static void continues_at_another_node(void **state)
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-/* More than a socket takes at once. */
+/* The values together are larger than what a socket takes at once. */
 static void sends_large_values(void **state)
 {
     enum {

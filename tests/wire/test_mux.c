@@ -5,7 +5,8 @@
 
 static const struct hf_nonce secret = {"0123456789abcde"};
 
-/* Parse the one message in `buf`, which the message points into. */
+/* A message and its reader. The strings of the message point into its
+ * buffer. */
 struct parsed {
     struct hf_resp_reader reader;
     struct hf_resp_message message;

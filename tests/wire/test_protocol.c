@@ -1,4 +1,4 @@
-/* test_protocol.c - the words of the client protocol. */
+/* test_protocol.c - commands, errors, infos and events of the protocol. */
 #include "lib/expect.h"
 #include "lib/runner.h"
 #include "wire/protocol.h"
@@ -135,7 +135,8 @@ static void events_are_encoded(void **state)
     hf_buf_fini(&buf);
 }
 
-/* The client takes owner and note as C strings. */
+/* The client uses owner and note as C strings, so their only NUL is the last
+ * byte. */
 static void strings_end_with_their_only_nul(void **state)
 {
     struct hf_buf buf = {0};

@@ -10,7 +10,8 @@
 
 #define LIMITS ((struct hf_resp_limits){.elements = 8, .bytes = 64})
 
-/* Write a message as text: words in parentheses, arrays in brackets. */
+/* Write a value as text: "(word)" for a bulk string, "(:1)" for an integer,
+ * "(*2)" for an array of 2 elements. */
 static void record_value(struct hf_buf *text, const struct hf_resp_value *value)
 {
     static const char *const kinds[] = {"+", "-", ":", "", "null", "*"};
@@ -41,7 +42,7 @@ static void record_message(struct hf_buf *text,
     hf_buf_raw(text, ";", 1);
 }
 
-/* Take all messages; the last status is returned. */
+/* Take all messages and record them in `text`. Returns the last status. */
 static enum hf_resp_status take_messages(struct hf_resp_reader *reader,
                                          struct hf_buf *text)
 {
@@ -53,8 +54,8 @@ static enum hf_resp_status take_messages(struct hf_resp_reader *reader,
     return status;
 }
 
-/* Feed `input` in pieces of `step` bytes, each in memory of its own size, so
- * that a sanitizer finds reads beyond it. */
+/* Feed `input` in pieces of `step` bytes. Each piece has an allocation of its
+ * own size, so that a sanitizer finds reads beyond it. */
 static enum hf_resp_status feed_steps(struct hf_resp_reader *reader,
                                       const char *input, size_t size,
                                       size_t step, struct hf_buf *text)
@@ -82,7 +83,7 @@ static void expect_text(struct hf_buf *text, const char *wanted)
     hf_buf_fini(text);
 }
 
-/* The input is parsed alike in pieces of any size. */
+/* Expect that the input is parsed in the same way in pieces of any size. */
 static void expect_messages(bool requests, const char *input,
                             const char *wanted)
 {
@@ -101,7 +102,7 @@ static void expect_messages(bool requests, const char *input,
     }
 }
 
-/* The input is rejected, in pieces of any size. */
+/* Expect that the input is rejected in pieces of any size. */
 static void expect_broken(bool requests, const char *input, enum hf_err err,
                           const char *cause)
 {
@@ -229,7 +230,7 @@ static void limits_are_reached_exactly(void **state)
                     "(*7)(:1)(:1)(:1)(:1)(:1)(:1)(:1);");
     expect_broken(false, "*8\r\n", HF_ELIMIT,
                   "the array has too many elements");
-    /* 64 bytes: 4 + 5 + 53 + 2. */
+    /* The limit is 64 bytes: 4 + 5 + 53 + 2. */
     expect_messages(true,
                     "*1\r\n$53\r\n"
                     "12345678901234567890123456789012345678901234567890123\r\n",
@@ -269,8 +270,8 @@ static void a_line_without_end_is_rejected(void **state)
     free(line);
 }
 
-/* Without the limit on the whole message, many strings within the limit would
- * exceed it together. */
+/* The limit is that of the whole message, so several strings can exceed it
+ * together. */
 static void strings_count_together(void **state)
 {
     (void)state;

@@ -103,9 +103,11 @@ static void set_left(struct hf_mongo_reply *reply,
     reply->left_ms = position->left_ms > 0 ? (uint32_t)position->left_ms : 0;
 }
 
-/* If the claim is not in the queue, it was refused only if the queue is full.
- * Otherwise it was granted the key or dropped after the LOCK was executed, so
- * its LOCK has to be repeated at once. */
+/* A claim that is not in the queue was refused if the queue is full, this LOCK
+ * did not add the claim, and the claim neither holds the key nor is offered it.
+ * In all other cases the claim was granted the key, or was dropped after the
+ * LOCK: report position 0 with 0 ms left, so that the LOCK is repeated at
+ * once. */
 void hf_mongo_position_read(const struct hf_mongo_op *op,
                             mongoc_client_t *client,
                             const struct hf_mongo_context *context,

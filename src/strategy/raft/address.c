@@ -20,8 +20,9 @@ static bool read_port(const char *text, size_t size, uint16_t *port)
     return value > 0 && value <= UINT16_MAX;
 }
 
-/* The host in "host:port" or "[host]:port" without its brackets; an empty key
- * if there is none. A host with a colon needs brackets. */
+/* The host in "host:port" or "[host]:port", without brackets; an empty key if
+ * it is missing or malformed. `colon` is the colon before the port. A host that
+ * contains a colon needs brackets. */
 static struct hf_key find_host(const char *text, const char *colon)
 {
     struct hf_key host = {text, (size_t)(colon - text)};

@@ -3,8 +3,8 @@
  *
  *     raft://host:port,host:port,[::1]:port?route=leader
  *
- * Options: ?route=leader (the default) moves the connection to the leader;
- * ?route=any stays with the node that answered. */
+ * With ?route=leader (the default) the client moves to the leader; with
+ * ?route=any it stays with any node that knows the leader. */
 #ifndef HF_STRATEGY_RAFT_ADDRESS_H
 #define HF_STRATEGY_RAFT_ADDRESS_H
 
@@ -20,11 +20,11 @@
 
 /* The address of one node. */
 struct hf_raft_address {
-    char name[HF_RAFT_NAME_SIZE]; /* "host:port", for messages too */
+    char name[HF_RAFT_NAME_SIZE]; /* "host:port", also for messages */
     char host[HF_RAFT_HOST_MAX + 1];
     uint16_t port;
 
-    /* socket.c: what `host` was resolved to. */
+    /* Set by socket.c: the addresses of the name `host`. */
     struct sockaddr_storage found[HF_RAFT_FOUND_MAX];
     unsigned found_count;
 };
@@ -35,12 +35,13 @@ struct hf_raft_addresses {
     bool route_any; /* ?route=any */
 };
 
-/* Parse the hosts and options of `url`. HF_EINVAL. */
+/* Parse the hosts and options of `url`. Returns HF_EINVAL and sets `error` if
+ * they are malformed or too many. */
 enum hf_err hf_raft_addresses_parse(struct hf_raft_addresses *addresses,
                                     struct hf_url *url, struct hf_error *error);
 
-/* Parse "host:port" or "[host]:port", of `size` bytes. Returns false if it is
- * neither. `address` is written only on success. */
+/* Parse `size` bytes of `text`: "host:port" or "[host]:port". Returns false if
+ * they are neither. `address` is written only on success. */
 bool hf_raft_address_parse(struct hf_raft_address *address, const char *text,
                            size_t size);
 

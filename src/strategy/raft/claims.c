@@ -1,10 +1,10 @@
 /* claims.c - claims that wait in the queue of a key, by nonce.
  *
- * The node that submitted the granting command reports how long the claim had
- * waited by then, counted from when it applied the LOCK. It did so after the
- * *first* copy of the LOCK was sent, and perhaps before any other was: so that
- * instant and the reported age bound the start of the lease (struct
- * hf_anchor). */
+ * A grant comes with an age: how long the claim had waited when the leader
+ * submitted the command that granted the key, counted from when the leader
+ * applied the LOCK. The leader applied the LOCK after its *first* copy was
+ * sent, but perhaps before the other copies were. So the lease did not start
+ * before the time of the first copy plus the age (struct hf_anchor). */
 #include <stdlib.h>
 
 #include "strategy/raft/raft.h"
@@ -32,7 +32,7 @@ static struct hf_raft_claim *find_claim(const struct hf_raft *raft,
 }
 
 /* If memory is exhausted, the grant will have no anchor, and the client renews
- * the lock before it uses it. */
+ * the lock before it reports the grant. */
 void hf_raft_claims_add(struct hf_raft *raft, const struct hf_nonce *nonce,
                         hf_time first_sent)
 {
@@ -66,7 +66,7 @@ void hf_raft_claims_remove(struct hf_raft *raft, const struct hf_nonce *nonce)
     free(claim);
 }
 
-/* The grant may arrive before the answer to its LOCK. */
+/* The grant may arrive before the reply to its LOCK. */
 void hf_raft_claims_on_grant(struct hf_raft *raft,
                              const struct hf_mux_push *push)
 {

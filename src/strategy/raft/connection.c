@@ -9,8 +9,8 @@
 #define SILENCE_MS 1500    /* silence before the node is given up */
 #define IDLE_PING_MS 10000 /* between PINGs, if nothing is awaited */
 #define ATTACH_MS 3000     /* how long a node may take to attach the session */
-#define LATE_MS 500        /* a timer this late means that we were stopped */
-#define KEEP_SIZE 65536    /* a larger buffer is freed once it is written */
+#define LATE_MS 500     /* a later timer means that this process was stopped */
+#define KEEP_SIZE 65536 /* a larger buffer is freed once it is written */
 
 static void enter_state(struct hf_raft_connection *connection,
                         enum hf_raft_state to)
@@ -61,7 +61,8 @@ static void send_output_at_turn_end(struct hf_post *post)
         HF_CONTAINER(post, struct hf_raft_connection, flush));
 }
 
-/* Inside `open`, raft_open.c writes after each event. */
+/* Inside `open` nothing runs at the end of a turn: raft_open.c flushes after
+ * each event. */
 static void flush_later(struct hf_raft_connection *connection)
 {
     struct hf_host *host = connection->raft->host;
@@ -80,7 +81,8 @@ void hf_raft_connection_send(struct hf_raft_connection *connection,
 
 /* ---- Silence ------------------------------------------------------------*/
 
-/* A claim that waits awaits its grant, too. */
+/* Returns true if the node owes a message: a step of the handshake, a reply, or
+ * the grant of a waiting claim. */
 static bool is_awaiting(const struct hf_raft_connection *connection)
 {
     const struct hf_raft *raft = connection->raft;
@@ -90,7 +92,8 @@ static bool is_awaiting(const struct hf_raft_connection *connection)
             (!hf_dlist_is_empty(&raft->requests) || raft->claims.count > 0));
 }
 
-/* The span after `heard` in which the next byte has to arrive. */
+/* How long after `heard` hf_raft_connection_tick() has to send a PING or give
+ * up the node. */
 static uint32_t silence_limit_ms(const struct hf_raft_connection *connection)
 {
     if (!is_awaiting(connection))
@@ -123,7 +126,7 @@ static void send_ping(struct hf_raft_connection *connection)
     struct hf_mux_request ping = {.verb = HF_VERB_PING,
                                   .id = connection->raft->next_id++};
 
-    if (!is_awaiting(connection)) /* it may have been idle for long */
+    if (!is_awaiting(connection)) /* `heard` may be long ago */
         connection->heard = hf_raft_now(connection->raft);
     connection->ping = ping.id;
     hf_raft_connection_send(connection, &ping);
@@ -145,7 +148,8 @@ void hf_raft_connection_tick(struct hf_raft_connection *connection)
     else if (connection->state >= HF_RAFT_READY && connection->ping == 0)
         send_ping(connection);
     else if (now >= hf_time_add(at, LATE_MS))
-        /* This process was stopped, so the node had no chance to be heard. */
+        /* This process was stopped and could not read what the node sent: wait
+         * once more. */
         connection->heard = now;
     else
         hf_raft_connection_lose(connection, HF_EUNAVAIL,
@@ -205,7 +209,8 @@ static enum hf_err check_hello_reply(struct hf_mux_hello *hello,
     return HF_OK;
 }
 
-/* A cluster accepts older commands than the version of its table. */
+/* The newest version that both sides know. A cluster also accepts commands that
+ * are older than its table. */
 static uint8_t command_version(const struct hf_mux_hello *hello)
 {
     if (hello->table_version >= HF_VERSION_NEWEST)
@@ -257,7 +262,8 @@ static void on_message(struct hf_raft_connection *connection,
         hf_raft_requests_on_reply(connection, id, message);
 }
 
-/* A message may close the connection, and even open it again. */
+/* Handling a message may close the connection, and even open it again: then
+ * `incarnation` has changed, and the rest of the data is dropped. */
 static void on_data(struct hf_raft_stream *stream, const void *data,
                     size_t size)
 {
@@ -299,7 +305,8 @@ static void on_session_opened(struct hf_raft_stream *stream)
     flush_later(connection);
 }
 
-/* Free everything but the stream. */
+/* Set the connection to DOWN, and free everything but its stream, which is
+ * closed already. */
 static void reset_connection(struct hf_raft_connection *connection)
 {
     struct hf_host *host = connection->raft->host;

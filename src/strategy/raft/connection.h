@@ -5,11 +5,13 @@
  *      ^                |                  |                |            |
  *      +----------------+------ lost ------+----------------+------------+
  *
- * The connection collects what is sent in a turn and writes it when the turn
- * ends. It notices a node that is silent, because a stopped process or machine
- * closes nothing: while it awaits something, it sends a PING after half a second
- * without a byte, and gives up a second later. route.c decides what happens
- * next. */
+ * Requests are collected during a turn and written when it ends.
+ *
+ * A process or machine that has stopped does not close its connections, so a
+ * silent node is detected by PINGs. While something is awaited from the node, a
+ * PING is sent after half a second without a byte, and the connection is lost
+ * after another second; while nothing is awaited, a PING is sent every 10
+ * seconds. route.c decides where to connect next. */
 #ifndef HF_STRATEGY_RAFT_CONNECTION_H
 #define HF_STRATEGY_RAFT_CONNECTION_H
 
@@ -31,16 +33,16 @@ struct hf_raft_connection {
     enum hf_raft_state state;
     struct hf_raft_stream stream;
     struct hf_raft_address *address;
-    struct hf_raft_address learned; /* of a node that the URL does not list */
-    unsigned incarnation;           /* counts the openings */
+    struct hf_raft_address learned; /* for an `address` not in the URL */
+    unsigned incarnation;           /* changes when it is opened or closed */
     struct hf_resp_reader reader;
     struct hf_buf output;
     struct hf_post flush; /* writes `output` when the turn ends */
     hf_time since;        /* when the present state began */
-    hf_time heard;        /* when a byte was received, or began to be awaited */
+    hf_time heard;        /* when a byte arrived, or began to be awaited */
     uint64_t node;        /* the node's id */
-    uint64_t leader;      /* the leader's id, by this node; 0: unknown */
-    uint8_t version;      /* of commands that the cluster accepts */
+    uint64_t leader;      /* the leader's id, if the node knows it; else 0 */
+    uint8_t version;      /* of the commands that are sent */
     uint64_t ping;        /* id of a PING without a reply; 0: none */
     uint64_t handshake;   /* id of an OPEN or ATTACH without a reply; 0: none */
     bool opens;           /* `handshake` is an OPEN */
@@ -54,16 +56,16 @@ void hf_raft_connection_init(struct hf_raft_connection *connection,
 void hf_raft_connection_open(struct hf_raft_connection *connection,
                              struct hf_raft_address *address);
 
-/* Write what was sent, and close; reports nothing. Does nothing if the
- * connection is down. */
+/* Write the requests that were sent in this turn, and close the connection.
+ * This is not reported. Does nothing if the connection is down. */
 void hf_raft_connection_close(struct hf_raft_connection *connection);
 
-/* Close the connection because of `err`, and report that to
+/* Close the connection, and report `err` and `text` to
  * hf_raft_route_on_lost(). */
 void hf_raft_connection_lose(struct hf_raft_connection *connection,
                              enum hf_err err, const char *text);
 
-/* The connection must be READY or UP. */
+/* The session is attached. The connection must be READY and becomes UP. */
 void hf_raft_connection_set_up(struct hf_raft_connection *connection);
 
 /* Send a request when this turn ends. The connection must be READY or UP. If
@@ -71,13 +73,16 @@ void hf_raft_connection_set_up(struct hf_raft_connection *connection);
 void hf_raft_connection_send(struct hf_raft_connection *connection,
                              const struct hf_mux_request *request);
 
-/* Something begins to be awaited. Call this before it is sent. */
+/* Call this before a request is added to hf_raft.requests. If nothing was
+ * awaited, the silence of the node counts from now. */
 void hf_raft_connection_expect(struct hf_raft_connection *connection);
 
-/* Write what was sent. */
+/* Write the requests that were sent in this turn. */
 void hf_raft_connection_flush(struct hf_raft_connection *connection);
 
-/* Send the PINGs that are due; give up a silent node. */
+/* Send a PING if it is due, or lose the connection if the node has been silent
+ * for too long. hf_raft_connection_deadline() returns when to call this
+ * next. */
 void hf_raft_connection_tick(struct hf_raft_connection *connection);
 hf_time hf_raft_connection_deadline(
     const struct hf_raft_connection *connection);

@@ -1,13 +1,16 @@
 /* raft.h - raft://: locks in a cluster of holdfastd nodes.
  *
- * The client has one connection, to any node, which forwards to the leader. It
- * opens a session, whose commands the cluster applies exactly once. If the
- * connection is lost, the client connects to another node, attaches the session
- * there, and sends again what was not answered, with the old session and
- * sequence numbers and in the old order. Only if the cluster has closed the
- * session meanwhile, commands are in doubt (hf_answer.session_gone).
+ * The client is connected to one node, which forwards commands to the leader.
+ * The client opens a session, whose commands the cluster applies exactly once.
+ * If the connection is lost, the client connects to another node, attaches the
+ * session there, and sends the unanswered requests again, with the old session
+ * and sequence numbers and in the old order.
  *
- *   connection.c  one connection: handshake, silence, messages
+ * A command that was sent is in doubt if it ends without a reply, for example
+ * because no node can be reached, or if the cluster has closed the session
+ * meanwhile (hf_answer.session_gone).
+ *
+ *   connection.c  one connection: handshake, messages, silent nodes
  *   route.c       which node to connect to: back-off, moves to the leader
  *   session.c     OPEN, ATTACH, and what happens when the session is gone
  *   request.c     requests, from submit to answer; reply.c decodes replies
@@ -28,12 +31,12 @@ extern const struct hf_strategy hf_strategy_raft;
 /* A request that waits for a connection, or for its reply. */
 struct hf_raft_request {
     struct hf_map_link by_id;
-    struct hf_dlist link; /* in `requests` */
+    struct hf_dlist link; /* in hf_raft.requests */
     struct hf_request *request;
     uint64_t id;
     hf_time first_sent; /* HF_NEVER: not sent yet */
     unsigned copies;    /* how often it was sent */
-    size_t capacity;    /* LIST: of request->answer.infos */
+    size_t capacity;    /* LIST: room in request->answer.infos */
 };
 
 struct hf_raft {
@@ -53,12 +56,12 @@ struct hf_raft {
         unsigned next;      /* index of the node to connect to next */
         unsigned failures;  /* failed attempts since the connection was up */
         hf_time connect_at; /* when `current` connects again */
-        hf_time move_at;    /* when `candidate` connects; HF_NEVER */
-        bool to_leader;     /* `candidate` is for the leader only */
+        hf_time move_at;    /* when `candidate` connects */
+        bool to_leader;     /* the candidate must be the leader */
         struct hf_raft_address leader;      /* port 0: unknown */
         char cluster[HF_RAFT_CLUSTER_SIZE]; /* "": no node has answered yet */
-        struct hf_error failure; /* why there is no connection, to report */
-        struct hf_error round;   /* the failures of this round so far */
+        struct hf_error failure;            /* reported if no node answers */
+        struct hf_error round; /* the failures of this round so far */
     } route;
 
     /* session.c */
@@ -78,16 +81,17 @@ struct hf_raft {
     struct hf_watches watches;
 };
 
-/* raft_open.c: `open` with a transport other than sockets, for simulations. The
- * other members of hf_strategy_raft need no change. `transport` must outlive
- * the client. */
+/* raft_open.c: hf_strategy.open with a transport other than sockets, for
+ * simulations. The other members of hf_strategy_raft work with any transport.
+ * `transport` must outlive the client. */
 enum hf_err hf_raft_open_with(struct hf_raft *raft, struct hf_url *url,
                               struct hf_host *host,
                               struct hf_raft_transport *transport,
                               struct hf_error *error);
 
-/* The anchor of a claim whose LOCK was first sent at `sent`, and that the
- * leader had known for `age_ms` at the grant. */
+/* The anchor of a claim whose LOCK was first sent at `sent`. `age_ms` is the
+ * time from when the leader applied the LOCK to the grant; negative:
+ * unknown. */
 static inline struct hf_anchor hf_raft_anchor(hf_time sent, int64_t age_ms)
 {
     struct hf_anchor anchor = {.known = age_ms >= 0, .sent = sent};
@@ -97,10 +101,10 @@ static inline struct hf_anchor hf_raft_anchor(hf_time sent, int64_t age_ms)
     return anchor;
 }
 
-/* The time of this turn. */
+/* The time of this turn, or the current time inside hf_strategy.open. */
 hf_time hf_raft_now(const struct hf_raft *raft);
 
-/* Make the timer fire at `at`, or earlier if that was asked for before. */
+/* Make the timer fire at `at`, unless it will fire earlier. */
 void hf_raft_wake_at(struct hf_raft *raft, hf_time at);
 
 /* Do everything that is due, and set the timer. */
@@ -111,12 +115,13 @@ void hf_raft_tick(struct hf_raft *raft);
 /* Connect to a random node. */
 void hf_raft_route_start(struct hf_raft *raft);
 
-/* The node has answered the handshake: attach the session here, unless the
- * connection is a candidate that is no better than the current one. */
+/* The node has replied to HELLO: attach the session to this connection, unless
+ * the connection is a candidate that is no better than the current one. */
 void hf_raft_route_on_hello(struct hf_raft_connection *connection,
                             const struct hf_mux_hello *hello);
 
-/* The connection was lost, or could not be made. It is down. */
+/* The connection is down: it was lost (`was_up`: after the session had been
+ * attached), or could not be made. */
 void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
                            const struct hf_error *failure);
 
@@ -124,18 +129,20 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
  * now on. */
 void hf_raft_route_on_attached(struct hf_raft_connection *connection);
 
-/* A node reports who leads; `leader` is 0 if that is unknown. */
+/* The node reports the leader and the leader's address for clients. `leader` is
+ * 0 if the node knows no leader. */
 void hf_raft_route_on_leader(struct hf_raft_connection *connection,
                              uint64_t leader, struct hf_bytes address);
 
-/* A node reports that the leader accepts no more connections. */
+/* The node reports that the leader accepts no more connections. */
 void hf_raft_route_on_full(struct hf_raft_connection *connection);
 
-/* Connect if that is due. */
+/* Connect, or start to move to another node, if that is due.
+ * hf_raft_route_deadline() returns when that will be. */
 void hf_raft_route_tick(struct hf_raft *raft);
 hf_time hf_raft_route_deadline(const struct hf_raft *raft);
 
-/* Whether every node has failed since the connection was up. */
+/* Returns true if every node has failed since the connection was last up. */
 bool hf_raft_route_has_failed(const struct hf_raft *raft);
 
 /* ---- session.c ----------------------------------------------------------*/
@@ -143,7 +150,7 @@ bool hf_raft_route_has_failed(const struct hf_raft *raft);
 /* Open the session on this connection, or attach it. */
 void hf_raft_session_attach(struct hf_raft_connection *connection);
 
-/* The reply to OPEN or ATTACH. */
+/* Handle the reply to OPEN or ATTACH. */
 void hf_raft_session_on_reply(struct hf_raft_connection *connection,
                               const struct hf_resp_message *message);
 
@@ -158,28 +165,30 @@ void hf_raft_submit(void *self, struct hf_request *request);
 void hf_raft_cancel(void *self, struct hf_request *request);
 hf_time hf_raft_sent_at(void *self, const struct hf_request *request);
 
-/* Send everything that is not answered, on a new connection. */
+/* Send all unanswered requests over the new current connection. */
 void hf_raft_requests_send_all(struct hf_raft *raft);
 
 void hf_raft_requests_on_reply(struct hf_raft_connection *connection,
                                uint64_t id,
                                const struct hf_resp_message *message);
 
-/* No node answers: report all requests as lost or not sent, so that the client
- * decides about repeats. */
+/* No node can be reached: answer the commands that were sent with HF_EINDOUBT,
+ * and all other requests with HF_EUNAVAIL. The client decides whether to repeat
+ * them. `why` has the text of the error. */
 void hf_raft_requests_fail(struct hf_raft *raft, const struct hf_error *why);
 
-/* Answer the commands that were sent: their session is gone. */
+/* The session is gone: answer the commands that were sent in it with
+ * HF_EINDOUBT and hf_answer.session_gone. */
 void hf_raft_requests_on_gone(struct hf_raft *raft);
 
-/* When the unanswered LOCK with `nonce` was first sent; HF_NEVER: there is
- * none. */
+/* When the unanswered LOCK with `nonce` was first sent; HF_NEVER if there is no
+ * such LOCK or it was not sent. */
 hf_time hf_raft_requests_find_lock(const struct hf_raft *raft,
                                    const struct hf_nonce *nonce);
 
 /* ---- reply.c ------------------------------------------------------------*/
 
-/* The command of the protocol that carries a request. */
+/* The protocol command that carries the request. */
 enum hf_verb hf_raft_reply_verb(const struct hf_request *request);
 
 enum hf_raft_reply_status {
@@ -189,18 +198,19 @@ enum hf_raft_reply_status {
     HF_RAFT_REPLY_MALFORMED,
 };
 
-/* Turn a reply into the answer of its request. */
+/* Store the reply in the answer of the request `pending`. */
 enum hf_raft_reply_status hf_raft_reply_decode(
     struct hf_raft *raft, struct hf_raft_request *pending,
     const struct hf_mux_reply *reply);
 
 /* ---- claims.c -----------------------------------------------------------*/
 
-/* The LOCK of a claim was queued; it was first sent at `first_sent`. */
+/* A claim was queued; its LOCK was first sent at `first_sent`. */
 void hf_raft_claims_add(struct hf_raft *raft, const struct hf_nonce *nonce,
                         hf_time first_sent);
 
-/* When the first LOCK of a waiting claim was sent; HF_NEVER: unknown. */
+/* When the LOCK of a queued claim was first sent; HF_NEVER if no queued claim
+ * with this nonce is known. */
 hf_time hf_raft_claims_find(const struct hf_raft *raft,
                             const struct hf_nonce *nonce);
 void hf_raft_claims_remove(struct hf_raft *raft, const struct hf_nonce *nonce);
@@ -213,16 +223,19 @@ void hf_raft_claims_fini(struct hf_raft *raft);
 
 /* ---- watch.c ------------------------------------------------------------*/
 
-/* A WATCH was answered: pushes begin at the index that the request names, or
- * else after `index`. Returns HF_ENOMEM. */
+/* Add the watch of a WATCH that was answered. Its pushes begin at the index
+ * request->from, or, if that is 0, after `index`. Returns HF_OK or
+ * HF_ENOMEM. */
 enum hf_err hf_raft_watch_add(struct hf_raft *raft,
                               const struct hf_request *request, uint64_t index);
 void hf_raft_watch_stop(struct hf_raft *raft, uint64_t number);
 
-/* Ask for the events after the last ones received, on a new connection. */
+/* Resume all watches over the new current connection, each after the last event
+ * that it received. */
 void hf_raft_watches_resume(struct hf_raft *raft);
 
-/* A reply to a resumed watch, or to something that nobody awaits. */
+/* Handle the reply with `id`, which is no reply to a request in
+ * hf_raft.requests. Does nothing if it is not the reply to a resumed watch. */
 void hf_raft_watches_on_reply(struct hf_raft_connection *connection,
                               uint64_t id,
                               const struct hf_resp_message *message);

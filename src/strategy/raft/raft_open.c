@@ -4,7 +4,7 @@
 #include "strategy/raft/raft.h"
 
 #define OPEN_MS 5000  /* how long hf_open() waits for the cluster */
-#define CHECK_MS 5000 /* a lost push delays a grant by this time at most */
+#define CHECK_MS 5000 /* a lost push delays a grant by at most this */
 
 hf_time hf_raft_now(const struct hf_raft *raft)
 {
@@ -13,7 +13,8 @@ hf_time hf_raft_now(const struct hf_raft *raft)
 
 /* ---- The timer ----------------------------------------------------------*/
 
-/* Inside `open` the timer cannot fire, and is set when `open` returns. */
+/* Inside `open` the timer cannot fire, so it is set only when `open`
+ * returns. */
 void hf_raft_wake_at(struct hf_raft *raft, hf_time at)
 {
     if (at >= raft->timer_at || raft->opening)
@@ -184,8 +185,8 @@ static void raft_describe(const void *self, hf_fact_fn *each, void *arg)
     each("node", text, arg);
 }
 
-/* The session is closed at once, so waiters of this client leave their queues
- * without the delay after a lost connection. */
+/* DETACH closes the session at once, so that the waiters of this client leave
+ * their queues without the delay that follows a lost connection. */
 static void raft_close(void *self)
 {
     struct hf_raft *raft = self;

@@ -27,8 +27,8 @@ enum hf_verb hf_raft_reply_verb(const struct hf_request *request)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* When the first LOCK of the claim was sent. An earlier LOCK may have put it
- * into the queue. */
+/* When the first LOCK of the claim was sent: this one, or an earlier one that
+ * put the claim into the queue. */
 static hf_time claim_first_sent(const struct hf_raft *raft,
                                 const struct hf_raft_request *pending)
 {
@@ -55,8 +55,8 @@ static void note_lock_result(struct hf_raft *raft,
     hf_raft_claims_remove(raft, nonce);
 }
 
-/* The table answers a command of a session that does not exist, and no other,
- * with HF_EINDOUBT. */
+/* Store the result of a command. HF_EINDOUBT means that the table does not know
+ * the session; the table returns it for no other reason. */
 static enum hf_raft_reply_status decode_reply_result(
     struct hf_raft *raft, struct hf_raft_request *pending,
     const struct hf_mux_reply *reply)

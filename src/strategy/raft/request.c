@@ -4,7 +4,7 @@
 
 #include "strategy/raft/raft.h"
 
-#define REMAINING_MAX_MS 10000 /* the longest deadline that a node gets */
+#define REMAINING_MAX_MS 10000 /* limit of the timeout sent to a node */
 
 /* ---- Answers ------------------------------------------------------------*/
 
@@ -71,8 +71,8 @@ void hf_raft_requests_fail(struct hf_raft *raft, const struct hf_error *why)
     }
 }
 
-/* Other requests, and commands that were never sent, continue in the next
- * session. */
+/* Requests that are not commands, and commands that were never sent, continue
+ * in the next session. */
 void hf_raft_requests_on_gone(struct hf_raft *raft)
 {
     struct hf_dlist *link = raft->requests.next, *next;
@@ -125,7 +125,7 @@ static void send_raft_request(struct hf_raft *raft,
         hf_command_encode(&request->command, raft->current->version,
                           &raft->scratch);
         if (raft->scratch.failed)
-            raft->current->output.failed = true; /* the connection is lost */
+            raft->current->output.failed = true; /* its flush fails */
         message.command =
             (struct hf_bytes){raft->scratch.data, raft->scratch.size};
     }
@@ -181,8 +181,8 @@ static void start_request(struct hf_raft *raft, struct hf_request *request)
         send_raft_request(raft, pending);
 }
 
-/* Whether a copy of the command was sent in a session that is gone. In another
- * session it would be executed once more. */
+/* Returns true if a copy of the command was sent in a session that is gone. In
+ * another session the command would be executed once more. */
 static bool is_of_gone_session(const struct hf_raft *raft,
                                const struct hf_request *request)
 {
@@ -273,8 +273,8 @@ static struct hf_raft_request *find_by_id(const struct hf_raft *raft,
     return link ? HF_CONTAINER(link, struct hf_raft_request, by_id) : NULL;
 }
 
-/* A node that refuses a copy knows nothing about the copies that were sent on
- * lost connections. */
+/* A node that refuses a copy of a command knows nothing about the copies that
+ * were sent over lost connections, so the command is in doubt. */
 static void note_earlier_copies(struct hf_raft_request *pending,
                                 const struct hf_mux_reply *reply)
 {

@@ -1,23 +1,25 @@
 /* route.c - which node the client is connected to.
  *
- * A node forwards commands to the leader, so any node serves. The client starts
- * at a random one. With ?route=leader it then moves to the leader, which saves
- * a round trip inside the cluster: it attaches its session there over a second
- * connection, the candidate, before it closes the first. After a failover the
- * clients move at random times, so that they do not all arrive at once. A
- * candidate is also tried if the node has known no leader for a while, because
- * it may be cut off from the others. */
+ * A node forwards commands to the leader, so a client may use any node. It
+ * starts with a random one. With ?route=leader it then moves to the leader,
+ * which saves a round trip inside the cluster: it attaches its session over a
+ * second connection, the candidate, before it closes the first. After a
+ * failover the clients move at random times, so that they do not all arrive at
+ * once.
+ *
+ * The client also tries another node as candidate if its node has known no
+ * leader for a while, because the node may be cut off from the others. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "strategy/raft/raft.h"
 
-#define BACK_OFF_MIN_MS 20   /* pause after every node has failed once */
+#define BACK_OFF_MIN_MS 20   /* shortest pause, after every node has failed */
 #define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
 #define MOVE_MS 2000         /* moves to the leader are spread over this time */
-#define LEADERLESS_MS 1000   /* an election takes no longer, most of the time */
-#define RETRY_MOVE_MS 5000   /* after a candidate for the leader has failed */
+#define LEADERLESS_MS 1000 /* wait for a leader before another node is tried */
+#define RETRY_MOVE_MS 5000 /* pause after a move to the leader failed */
 
 static uint32_t jitter(const struct hf_raft *raft, uint32_t span_ms)
 {
@@ -58,7 +60,8 @@ static bool is_leader_known(const struct hf_raft *raft)
     return raft->route.leader.port > 0;
 }
 
-/* The leader's address, for `connection`. */
+/* The address of the leader, which must be known. It is stored in `connection`
+ * if the URL does not list it. */
 static struct hf_raft_address *leader_address(
     struct hf_raft_connection *connection)
 {
@@ -125,7 +128,8 @@ static void start_move(struct hf_raft *raft)
     hf_raft_connection_open(candidate, address);
 }
 
-/* A candidate for the leader has to lead; any other has to know the leader. */
+/* Returns true if the client should move to the candidate: a candidate for the
+ * leader has to be the leader, and any other has to know the leader. */
 static bool is_better(const struct hf_raft_connection *candidate)
 {
     if (candidate->raft->route.to_leader)
@@ -133,7 +137,8 @@ static bool is_better(const struct hf_raft_connection *candidate)
     return candidate->leader > 0;
 }
 
-/* The current connection is still in use, so there is no hurry. */
+/* Try a candidate again later. The current connection is still in use, so there
+ * is no hurry. */
 static void retry_move(struct hf_raft *raft)
 {
     const struct hf_raft_connection *current = raft->current;
@@ -185,8 +190,8 @@ void hf_raft_route_on_full(struct hf_raft_connection *connection)
     }
 }
 
-/* The nodes of one URL have to belong to one cluster: others would grant the
- * same keys to other clients. */
+/* The nodes of a URL have to belong to one cluster: another cluster would grant
+ * the same keys to other clients. */
 static bool check_same_cluster(struct hf_raft_connection *connection,
                                const struct hf_mux_hello *hello)
 {
@@ -243,8 +248,9 @@ void hf_raft_route_on_attached(struct hf_raft_connection *connection)
     hf_raft_wake_at(raft, hf_raft_connection_deadline(connection));
 }
 
-/* Collect the failures of one round over all nodes, because each may have
- * another reason. While the next round is incomplete, the last is reported. */
+/* Collect the failures of one round over all nodes in route.round, because each
+ * node may fail for another reason. While a later round is incomplete,
+ * route.failure keeps the failures of the round before. */
 static void note_failure(struct hf_raft *raft, const struct hf_error *failure)
 {
     unsigned count = raft->addresses.count;
@@ -260,7 +266,7 @@ static void note_failure(struct hf_raft *raft, const struct hf_error *failure)
         raft->route.failure = raft->route.round;
 }
 
-/* Try every node at once, one after another; then back off. */
+/* Try every node once without a pause, then back off. */
 static hf_time next_round_time(const struct hf_raft *raft)
 {
     unsigned failures = raft->route.failures;
@@ -294,7 +300,7 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
     if (is_leader_known(raft) &&
         !strcmp(raft->route.leader.name, connection->address->name))
         raft->route.leader.port = 0;
-    if (raft->candidate) { /* it is the current connection now */
+    if (raft->candidate) { /* the candidate takes over */
         raft->current = raft->candidate;
         raft->candidate = NULL;
         return;
@@ -307,7 +313,8 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
 
 /* ---- Connecting ---------------------------------------------------------*/
 
-/* Prefer the leader, then a node other than the one that was lost. */
+/* Connect to the leader if it is known and ?route=any was not given; else to
+ * the next node of the URL, but not at once to the node that was lost. */
 static void connect_current(struct hf_raft *raft)
 {
     struct hf_raft_connection *current = raft->current;
@@ -318,7 +325,7 @@ static void connect_current(struct hf_raft *raft)
     if (is_leader_known(raft) && raft->route.failures == 0 &&
         !raft->addresses.route_any) {
         address = leader_address(current);
-        raft->route.leader.port = 0; /* if it fails, try the others */
+        raft->route.leader.port = 0; /* if this fails, try the others */
     } else {
         address = next_listed(raft);
         if (address == lost && raft->route.failures == 0)

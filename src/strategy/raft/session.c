@@ -73,7 +73,8 @@ void hf_raft_session_on_reply(struct hf_raft_connection *connection,
         hf_raft_session_on_gone(raft);
         hf_raft_session_attach(connection);
     } else if (!reply.err && !connection->opens && raft->session.id == 0) {
-        /* The other connection has learned that the session is gone. */
+        /* The session is gone, as the other connection has learned: open a new
+         * one. */
         hf_raft_session_attach(connection);
     } else if (reply.err) {
         lose_by_reply(connection, &reply);

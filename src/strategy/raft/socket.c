@@ -22,10 +22,10 @@ struct hf_raft_socket {
     struct hf_raft_address *address;
     struct hf_dlist link; /* in sockets->open */
     struct hf_fd fd;
-    unsigned tried; /* addresses of the host tried so far */
-    bool is_open;   /* connected, and reported */
+    unsigned tried; /* how many of address->found were tried */
+    bool is_open;   /* connected; `opened` was called */
     struct hf_buf unsent;
-    size_t sent; /* how many of `unsent` are sent */
+    size_t sent; /* bytes of `unsent` that were sent */
 };
 
 static struct hf_raft_sockets *sockets_of(struct hf_raft_transport *transport)
@@ -72,8 +72,8 @@ static void socket_close(struct hf_raft_transport *transport,
 
 /* ---- Connecting ---------------------------------------------------------*/
 
-/* Blocks if the host is a name. Names are resolved inside `open`, which may
- * block, and again only when no address that was found answers. */
+/* Set address->found. Blocks if the host is a name. Names are resolved inside
+ * `open`, which may block, and later only if none of the addresses answers. */
 static enum hf_err resolve_host(struct hf_raft_address *address,
                                 struct hf_error *error)
 {
@@ -118,7 +118,8 @@ static void set_socket_options(int fd)
                          &options[i].value, sizeof(options[i].value));
 }
 
-/* Returns false and sets errno if the address cannot be reached. */
+/* Start to connect. Returns false and sets errno if the address cannot be
+ * reached. */
 static bool connect_to(struct hf_raft_socket *socket_,
                        const struct sockaddr_storage *to)
 {
@@ -146,8 +147,8 @@ static bool connect_to(struct hf_raft_socket *socket_,
     return false;
 }
 
-/* Try the addresses of the host that have not been tried. Returns false and
- * sets errno if none is left. */
+/* Start to connect to an address of the host that was not tried yet. Returns
+ * false if none is left; errno is that of the last attempt. */
 static bool try_next_address(struct hf_raft_socket *socket)
 {
     struct hf_raft_address *address = socket->address;
@@ -196,8 +197,8 @@ static void poll_socket(struct hf_raft_socket *socket, uint32_t events)
     (void)host->ops->fd_change(host, &socket->fd);
 }
 
-/* Returns how many bytes were sent. A broken socket takes all of them: its loss
- * is reported when it is read. */
+/* Returns how many bytes were sent. If the socket is broken, all bytes count as
+ * sent: the next read reports the loss. */
 static size_t send_now(const struct hf_raft_socket *socket, const void *data,
                        size_t size)
 {
@@ -244,8 +245,8 @@ static bool write_stream(struct hf_raft_transport *transport,
 
 /* ---- Reading ------------------------------------------------------------*/
 
-/* Read once: the event loop returns while there is more, and the owner may
- * close the stream. */
+/* Read only once: the owner may close the stream, and if there is more to read,
+ * the event loop calls again. */
 static void read_socket(struct hf_raft_socket *socket)
 {
     struct hf_raft_stream *stream = socket->stream;

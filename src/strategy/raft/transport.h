@@ -2,8 +2,8 @@
  *
  * A stream is one connection as the transport sees it: bytes in order, until it
  * is closed or lost. The owner embeds the stream in its own struct. The
- * transport reports what happens to it, outside of the calls below and with the
- * client's mutex held. */
+ * transport reports what happens to the stream, with the client's mutex held,
+ * but not from inside the calls below. */
 #ifndef HF_STRATEGY_RAFT_TRANSPORT_H
 #define HF_STRATEGY_RAFT_TRANSPORT_H
 
@@ -25,7 +25,7 @@ struct hf_raft_stream_ops {
 
 struct hf_raft_stream {
     const struct hf_raft_stream_ops *ops;
-    void *handle; /* the transport's; NULL: the stream is closed */
+    void *handle; /* set by the transport; NULL: closed */
 };
 
 struct hf_raft_transport {
@@ -40,27 +40,28 @@ struct hf_raft_transport_ops {
                            struct hf_raft_address *address,
                            struct hf_error *error);
 
-    /* Send bytes, after `opened`. What cannot be sent at once is copied and
-     * sent later. Returns false if memory is exhausted. A broken stream takes
-     * the bytes, and its loss is reported soon. */
+    /* Send bytes, after `opened` was called. Bytes that cannot be sent at once
+     * are copied and sent later. Returns false if memory is exhausted. If the
+     * stream is broken, the bytes are dropped, and `lost` is called soon. */
     bool (*write)(struct hf_raft_transport *transport,
                   struct hf_raft_stream *stream, const void *data, size_t size);
 
-    /* Close a stream, after sending what can be sent at once. */
+    /* Close a stream. Unsent bytes are dropped. */
     void (*close)(struct hf_raft_transport *transport,
                   struct hf_raft_stream *stream);
 
-    /* Sleep until `until` by CLOCK_BOOTTIME or until something was reported:
-     * inside `open` no event loop runs. NULL: `open` does not wait for a node,
-     * and requests wait inside the strategy until there is one. */
+    /* Called inside hf_strategy.open, where no event loop runs: sleep until
+     * `until` (CLOCK_BOOTTIME), or until something was reported. If this is
+     * NULL, `open` does not wait for a node, and requests wait inside the
+     * strategy until the client is connected. */
     void (*wait)(struct hf_raft_transport *transport, hf_time until);
 };
 
-/* socket.c: TCP. */
+/* The transport over TCP: socket.c. */
 struct hf_raft_sockets {
     struct hf_raft_transport transport;
     struct hf_host *host;
-    struct hf_dlist open; /* sockets */
+    struct hf_dlist open; /* list of struct hf_raft_socket */
 };
 
 void hf_raft_sockets_init(struct hf_raft_sockets *sockets,

@@ -1,15 +1,15 @@
 /* watch.c - the watches of a client.
  *
  * Indexes of events are equal on all nodes, so a watch continues on the next
- * connection after the last event that it received. If that node does not keep
- * the event any more, it reports a gap. */
+ * connection after the last event that it received. If the node does not keep
+ * the next event any more, it sends DROPPED. */
 #include "base/bytes.h"
 #include "strategy/raft/raft.h"
 
 struct hf_raft_watch {
     struct hf_watch_entry entry;
     uint64_t next;   /* index of the next event */
-    uint64_t resume; /* id of a WATCH that resumes it, without reply; 0: none */
+    uint64_t resume; /* id of an unanswered WATCH that resumes it; or 0 */
 };
 
 enum hf_err hf_raft_watch_add(struct hf_raft *raft,
@@ -26,7 +26,7 @@ enum hf_err hf_raft_watch_add(struct hf_raft *raft,
     return HF_OK;
 }
 
-/* Nobody needs the reply. */
+/* The reply to the UNWATCH is ignored, because nobody waits for it. */
 void hf_raft_watch_stop(struct hf_raft *raft, uint64_t number)
 {
     struct hf_watch_entry *entry = hf_watches_find(&raft->watches, number);
@@ -60,8 +60,8 @@ void hf_raft_watches_resume(struct hf_raft *raft)
     }
 }
 
-/* The answer to a resumed watch matters only if it is an error. Another node
- * may have room for the watch. */
+/* If the node refuses to resume a watch, lose the connection, because another
+ * node may have room for the watch. */
 void hf_raft_watches_on_reply(struct hf_raft_connection *connection,
                               uint64_t id,
                               const struct hf_resp_message *message)
@@ -81,8 +81,8 @@ void hf_raft_watches_on_reply(struct hf_raft_connection *connection,
                                 "the node does not continue a watch");
 }
 
-/* DROPPED stands for events before its index; any other event is the one with
- * its index. */
+/* The index from which to resume the watch after this event. DROPPED replaces
+ * the events before its index, so the event at that index is still to come. */
 static uint64_t index_after(const struct hf_event *event)
 {
     return event->kind == HF_EVENT_DROPPED ? event->index : event->index + 1;
