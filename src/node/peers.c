@@ -5,8 +5,6 @@
 #include "base/assert.h"
 #include "node/state.h"
 
-#define MESSAGE_HEAD 5 /* bytes of the kind and the size of a message */
-
 /* ---- Peers --------------------------------------------------------------*/
 
 void hf_peers_init(struct hf_node *node)

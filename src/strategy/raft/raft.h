@@ -107,9 +107,6 @@ hf_time hf_raft_now(const struct hf_raft *raft);
 /* Make the timer fire at `at`, unless it will fire earlier. */
 void hf_raft_wake_at(struct hf_raft *raft, hf_time at);
 
-/* Do everything that is due, and set the timer. */
-void hf_raft_tick(struct hf_raft *raft);
-
 /* ---- route.c ------------------------------------------------------------*/
 
 /* Connect to a random node. */
