@@ -33,7 +33,7 @@ static enum hf_err lock_node_directory(struct hf_disk *disk,
 
 struct content {
     bool has_identity;
-    char other[HF_DISK_NAME]; /* a file that does not belong there */
+    char other[HF_DISK_NAME]; /* any other file but the lock; empty: none */
     char tmp[TMP_AT_ONCE][HF_DISK_NAME];
     size_t tmp_count;
 };
@@ -146,7 +146,7 @@ static int write_identity(struct hf_disk *disk,
     return rc ? rc : hf_disk_rename(disk, TMP_IDENTITY, HF_IDENTITY_FILE);
 }
 
-/* The identity comes last: without it, nothing else counts. */
+/* Write the identity last: a directory without it is not initialised. */
 static int write_files(struct hf_disk *disk,
                        const struct hf_log_identity *identity)
 {

@@ -1,6 +1,6 @@
 /* directory.h - the directory of a raft node: initialise it, open it.
  *
- *     identity               to whom it belongs (identity.h)
+ *     identity               its cluster and node (identity.h)
  *     lock                   locked while a process uses the directory
  *     log-*, spare-*         the write-ahead log (segment.h)
  *     snapshot-*             snapshots (snapshot_file.h)
@@ -8,19 +8,21 @@
  *     tmp-*                  files that are being made; removed at start
  *
  * A node that has lost its directory must not start as the member that it was:
- * it has forgotten its votes, and could vote twice. So opening creates
- * nothing but the lock, and initialising is a step of its own. */
+ * it has forgotten its votes, and could vote twice. So opening creates no file
+ * but the lock, and initialising is a step of its own. */
 #ifndef HF_LOG_DIRECTORY_H
 #define HF_LOG_DIRECTORY_H
 
 #include "log/disk.h"
 #include "log/identity.h"
 
-/* Initialise an empty directory, with an empty log. `identity->secret` must be
- * random; segment_size is a multiple of 512, or 0 for the default. The
- * directory is locked then, until the disk is closed.
+/* Initialise an empty directory, with an empty log. The directory stays locked
+ * until the disk is closed. `identity->secret` must be random.
+ * `identity->segment_size` is a multiple of 512 from HF_WAL_SEGMENT_SIZE_MIN to
+ * HF_WAL_SEGMENT_SIZE_MAX, or 0 for HF_WAL_SEGMENT_SIZE.
  *
- * HF_ESTATE  not empty: in use, or left by an interrupted initialisation
+ * HF_ESTATE  already initialised, or not empty, such as after an interrupted
+ *            initialisation
  * HF_EBUSY   another process uses the directory
  * HF_EINVAL  the node is 0, or the segment size is not allowed
  * HF_ELIMIT, HF_ESYSTEM, HF_ENOMEM */
@@ -28,8 +30,9 @@ enum hf_err hf_directory_init(struct hf_disk *disk,
                               const struct hf_log_identity *identity,
                               struct hf_error *error);
 
-/* Lock the directory, check that it belongs to this node, and remove temporary
- * files. The lock is released when the disk is closed.
+/* Lock the directory, check that it belongs to `node` of `cluster`, remove
+ * temporary files, and fill `*identity`. The directory stays locked until the
+ * disk is closed.
  *
  * HF_ESTATE        not initialised
  * HF_EBUSY         another process uses the directory

@@ -44,8 +44,8 @@ void hf_disk_close(struct hf_disk_file *file)
         file->disk->ops->close(file);
 }
 
-/* Whatever the reason is, a name that was changed may not be durable. So this
- * is not a full disk, after which the change could be tried again. */
+/* Make names that were changed durable. Any failure is -EIO, even on a full
+ * disk: the change was made, so the caller must not try it again. */
 static int sync_names(struct hf_disk *disk)
 {
     return disk->ops->sync_directory(disk) ? -EIO : 0;
@@ -70,7 +70,8 @@ bool hf_disk_is_full(int rc)
     return rc == -ENOSPC || rc == -EDQUOT;
 }
 
-/* The errors of `open` that strerror() describes badly. */
+/* Describe an error. For these two errors of `open`, the text of strerror()
+ * says nothing about the file. */
 static const char *describe(int rc, char *text, size_t size)
 {
     if (rc == -ELOOP)

@@ -5,8 +5,8 @@
  * disk that loses and tears what was not synced.
  *
  * A disk is one directory. Names are plain file names in it, without a slash.
- * Operations return 0, or a negative errno value. Different files may be used
- * by different threads at the same time; list, rename and remove too.
+ * Operations return 0, or a negative errno value. Threads may use different
+ * files at the same time, and may list, rename and remove files meanwhile.
  *
  * What is durable: bytes and size of a file after `sync` of the file; names
  * after `sync_directory`. Everything else may be lost, in any combination. */
@@ -26,7 +26,7 @@ struct hf_disk {
 
 struct hf_disk_file {
     struct hf_disk *disk;
-    char name[HF_DISK_NAME]; /* when it was opened, for error messages */
+    char name[HF_DISK_NAME]; /* for error messages */
 };
 
 typedef void hf_disk_name_fn(void *arg, const char *name);
@@ -47,8 +47,9 @@ struct hf_disk_ops {
 
     int (*size)(struct hf_disk_file *file, uint64_t *size);
 
-    /* Both may transfer less than `size`. `read` returns 0 at the end of the
-     * file. hf_disk_read() and hf_disk_write() repeat the call. */
+    /* Both return the number of bytes, which may be less than `size`;
+     * hf_disk_read() and hf_disk_write() repeat the call. `read` returns 0 at
+     * the end of the file. */
     ssize_t (*read)(struct hf_disk_file *file, uint64_t offset, void *to,
                     size_t size);
     ssize_t (*write)(struct hf_disk_file *file, uint64_t offset,
@@ -66,7 +67,7 @@ struct hf_disk_ops {
     int (*rename)(struct hf_disk *disk, const char *from, const char *to);
     int (*remove)(struct hf_disk *disk, const char *name);
 
-    /* Bytes that this user can still allocate. */
+    /* Set `*bytes` to the space that this user can still allocate. */
     int (*space)(struct hf_disk *disk, uint64_t *bytes);
 
     /* Lock the file `name`, which is created if necessary, until the disk is
@@ -80,7 +81,8 @@ struct hf_disk_ops {
  * with mode 0700, otherwise return -ENOENT. */
 int hf_disk_posix_open(const char *path, bool create, struct hf_disk **disk);
 
-/* Read up to `size` bytes, less only at the end of the file. */
+/* Read `size` bytes, or less at the end of the file. Returns how many, or a
+ * negative errno value. */
 ssize_t hf_disk_read(struct hf_disk_file *file, uint64_t offset, void *to,
                      size_t size);
 
@@ -91,15 +93,19 @@ int hf_disk_write(struct hf_disk_file *file, uint64_t offset, const void *from,
 /* Close `file` unless it is NULL. */
 void hf_disk_close(struct hf_disk_file *file);
 
-/* Rename or remove, and make that durable; -EIO if it may not be durable. */
+/* Rename or remove a file, and make the change durable. Returns -EIO if the
+ * change was made, but may not be durable. */
 int hf_disk_rename(struct hf_disk *disk, const char *from, const char *to);
 int hf_disk_remove(struct hf_disk *disk, const char *name);
 
-/* Whether an operation failed because the disk or the quota is full. */
+/* Returns true if `rc`, the result of an operation, says that the disk or the
+ * quota is full. */
 bool hf_disk_is_full(int rc);
 
-/* Set `*error` to "PATH/NAME: what: strerror", and return its code: HF_ELIMIT
- * if the disk is full, HF_ENOMEM if memory is, otherwise HF_ESYSTEM. */
+/* Set `*error` to "PATH/NAME: what: strerror", or "PATH: what: strerror" if
+ * `name` is "". `rc` is the result of the operation that failed. Returns the
+ * error's code: HF_ELIMIT if the disk is full, HF_ENOMEM if memory is
+ * exhausted, otherwise HF_ESYSTEM. */
 enum hf_err hf_disk_error(struct hf_error *error, const struct hf_disk *disk,
                           const char *name, const char *what, int rc);
 

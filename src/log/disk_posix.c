@@ -64,7 +64,7 @@ static int list_names(struct hf_disk *disk, hf_disk_name_fn *each, void *arg)
     return rc;
 }
 
-/* Make a file object of `fd`, which is closed if that fails. */
+/* Make a file object that owns `fd`. If this fails, `fd` is closed. */
 static int adopt_descriptor(struct hf_disk *disk, const char *name, int fd,
                             struct hf_disk_file **file)
 {

@@ -1,4 +1,5 @@
-/* identity.h - the file "identity", which says to whom a directory belongs.
+/* identity.h - the file "identity", which says to which cluster and node a
+ * directory belongs.
  *
  * It is written once, when the directory is initialised. A log or a snapshot of
  * another cluster or node is refused: a node that starts with the log of
@@ -27,8 +28,9 @@ struct hf_log_identity {
 void hf_identity_encode(const struct hf_log_identity *identity,
                         struct hf_buf *buf);
 
-/* HF_EUNSUPPORTED: written by a newer version, which `*version` receives.
- * HF_EPROTO: damaged. */
+/* Decode a whole file. `*version` is the version of its format. Returns
+ * HF_EUNSUPPORTED if that is newer than HF_IDENTITY_VERSION, HF_EPROTO if the
+ * file is damaged. */
 enum hf_err hf_identity_decode(const void *data, size_t size,
                                struct hf_log_identity *identity,
                                uint32_t *version);

@@ -3,7 +3,7 @@
  * A record is what one flush writes: all entries, and the term and the vote
  * that are durable with them. It is valid as a whole or not at all.
  *
- *      0  checksum of everything behind it, up to the end of the last sector
+ *      0  checksum of everything after it, up to the end of the last sector
  *      8  magic
  *     12  size of header and items
  *     16  epoch of the segment
@@ -36,7 +36,7 @@ struct hf_log_entry {
     struct hf_bytes data;
 };
 
-/* What the log says at some point. */
+/* The state of the log at some point, without its entries. */
 struct hf_log_state {
     uint64_t term;
     uint64_t vote;       /* the node voted for in `term`, or 0 */
@@ -58,14 +58,14 @@ struct hf_log_visitor {
     /* The log is empty now, and continues after this index and term. */
     void (*base)(void *arg, uint64_t index, uint64_t term);
 
-    /* Entry `index`. It replaces an entry with the same index, and all behind
-     * that one. `entry` is borrowed for the call. */
+    /* Entry `index`. It replaces an entry with the same index and all entries
+     * after that one. `entry` is borrowed for the call. */
     enum hf_err (*entry)(void *arg, uint64_t index,
                          const struct hf_log_entry *entry);
     void *arg;
 };
 
-/* The bytes that `size` bytes occupy. */
+/* The bytes that a record of `size` bytes occupies on the disk. */
 static inline size_t hf_record_padded(size_t size)
 {
     return (size + HF_RECORD_SECTOR - 1) & ~(size_t)(HF_RECORD_SECTOR - 1);
@@ -73,30 +73,32 @@ static inline size_t hf_record_padded(size_t size)
 
 /* ---- Writing ------------------------------------------------------------*/
 
-/* Start a record in `buf`, which is empty. */
+/* Start a record in `buf`, which is empty, and add items to it. buf->failed is
+ * set if memory is exhausted. */
 void hf_record_start(struct hf_buf *buf);
 void hf_record_add_entries(struct hf_buf *buf, uint64_t index,
                            const struct hf_log_entry *entries, size_t count);
 void hf_record_add_base(struct hf_buf *buf, uint64_t index, uint64_t term);
 
-/* Append the padding. Only this can run out of memory after the items. */
+/* Append the padding. This can run out of memory, too. */
 void hf_record_pad(struct hf_buf *buf);
 
-/* Fill in the header of the padded record `data`. Sets record->checksum. May be
- * called again. */
+/* Compute record->checksum, and fill in the header of `data`, a record of
+ * `padded` bytes, from `*record`. May be called again if the write is
+ * repeated. */
 void hf_record_seal(uint8_t *data, size_t padded, struct hf_record *record,
                     const struct hf_seed *secret);
 
 /* ---- Reading ------------------------------------------------------------*/
 
-/* Whether `data` begins with a valid record of the segment `epoch`. If so, fill
- * `*record`. */
+/* Returns true if `data`, which has `available` bytes, begins with a valid
+ * record of the segment `epoch`. If so, fills `*record`. */
 bool hf_record_check(const uint8_t *data, size_t available, uint64_t epoch,
                      const struct hf_seed *secret, struct hf_record *record);
 
 /* Pass the items of a valid record to `visitor`, and change `*state`, which is
- * the state before the record, to the state after it. HF_EPROTO if the record
- * does not fit `*state`; otherwise the first error of the visitor. */
+ * the state before the record, to the state after it. Returns HF_EPROTO if the
+ * record does not fit `*state`; otherwise the first error of the visitor. */
 enum hf_err hf_record_replay(const uint8_t *data,
                              const struct hf_record *record,
                              struct hf_log_state *state,

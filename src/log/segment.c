@@ -8,7 +8,11 @@
 #include "base/hex.h"
 
 #define MAGIC UINT64_C(0x3147534c46482121) /* "!!HFLSG1" */
-#define HEADER_SIZE 60 /* without its checksum; zeros follow */
+
+/* The bytes of the header before its checksum. After the checksum, zeros pad
+ * the header up to HF_SEGMENT_START. */
+#define HEADER_SIZE 60
+
 #define DIGITS 16
 #define TMP_NAME HF_SEGMENT_TMP "segment"
 
@@ -167,7 +171,7 @@ static void drop_file(struct hf_disk *disk, struct hf_disk_file *file,
     (void)disk->ops->remove(disk, name);
 }
 
-/* Create a file of zeros that are written and synced. */
+/* Create a file of written and synced zeros: overwriting it needs no space. */
 static int create_written(struct hf_disk *disk, const char *name, uint64_t size,
                           struct hf_disk_file **file)
 {
@@ -190,7 +194,8 @@ static int create_written(struct hf_disk *disk, const char *name, uint64_t size,
     return 0;
 }
 
-/* Write the header before the rename: a segment never has a wrong header. */
+/* Make the header durable before the rename, so that a file with the name of a
+ * segment always has the header of that segment. */
 static int become_segment(struct hf_disk_file *file, const char *name,
                           const struct hf_log_identity *identity,
                           uint64_t epoch)

@@ -27,7 +27,8 @@
 void hf_segment_name(char name[HF_DISK_NAME], const char *prefix,
                      uint64_t number);
 
-/* The number in `name`. Returns false if it is not a name of this kind. */
+/* Set `*number` to the number in `name`. Returns false if `name` is not
+ * `prefix` and a number. */
 bool hf_segment_parse(const char *name, const char *prefix, uint64_t *number);
 
 /* Make segment `epoch` of the spare file `spare`, or of a new file if `spare`
@@ -36,12 +37,14 @@ int hf_segment_prepare(struct hf_disk *disk,
                        const struct hf_log_identity *identity, uint64_t epoch,
                        const char *spare, struct hf_disk_file **file);
 
-/* Make a spare file. If the disk is full, nothing is left of it. */
+/* Make a spare file. If the disk is full, no part of the file remains. */
 int hf_segment_make_spare(struct hf_disk *disk, uint64_t size,
                           const char *name);
 
-/* Check the header and the size of segment `epoch`, which was read from `file`
- * into `data`. */
+/* Check the header of segment `epoch`, which was read from `file` into `data`,
+ * and the file's `size`. Returns HF_EPROTO if the file is damaged, HF_EINVAL if
+ * it belongs to another cluster or node, HF_EUNSUPPORTED for a newer
+ * version. */
 enum hf_err hf_segment_check(const struct hf_disk_file *file,
                              const uint8_t *data, uint64_t size,
                              const struct hf_log_identity *identity,

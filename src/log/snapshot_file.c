@@ -20,7 +20,8 @@ struct snapshot_list {
     size_t count;
 };
 
-/* Insert in order. If the list is full, the oldest one is left out. */
+/* Insert the index of a snapshot in order. If the list is full, leave out the
+ * oldest one. */
 static void on_snapshot_name(void *arg, const char *name)
 {
     struct snapshot_list *list = arg;
@@ -73,7 +74,7 @@ static enum hf_err read_config(struct hf_snapshot_file *snapshot,
     return HF_OK;
 }
 
-/* Verify an open file and make an object of it, which then owns `file`. */
+/* Verify an open file, and make a snapshot object that owns `file`. */
 static enum hf_err adopt_file(struct hf_disk_file *file,
                               const struct hf_log_cluster *cluster,
                               uint64_t index, struct hf_snapshot_file **adopted,

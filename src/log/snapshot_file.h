@@ -4,8 +4,8 @@
  *
  * The header has the checksum of the rest and is itself checksummed. A file
  * gets its name when it is complete and synced. It is verified as a whole
- * before any of it is used, and it is the same on all nodes: a transfer copies
- * its bytes.
+ * before any of it is used. Its bytes do not depend on the node, so a transfer
+ * to another node copies the file.
  *
  * These functions block; call them from a worker thread. A file, a writer or a
  * transfer is used by one thread at a time. */
@@ -15,12 +15,12 @@
 #include "log/disk.h"
 #include "log/identity.h"
 
-/* What a snapshot is of. */
+/* Which state a snapshot contains. */
 struct hf_snapshot_meta {
     uint64_t index; /* of the last entry that it contains */
     uint64_t term;
     uint64_t config_index;  /* of the entry with the configuration */
-    struct hf_bytes config; /* the cluster's, at `index` */
+    struct hf_bytes config; /* configuration of the cluster, as of `index` */
 };
 
 /* ---- Reading ------------------------------------------------------------*/
@@ -28,9 +28,9 @@ struct hf_snapshot_meta {
 struct hf_snapshot_file;
 
 /* Open and verify the newest valid snapshot; `*file` is NULL if there is none.
- * `*damaged` describes a newer one that is damaged, and its code is HF_OK
- * otherwise. Whether the log can continue from the older one is checked by
- * hf_wal_open().
+ * If a newer snapshot is damaged, `*damaged` describes the newest one of these;
+ * otherwise its code is HF_OK. hf_wal_open() checks that the log continues from
+ * the snapshot that was opened.
  *
  * HF_EPROTO        there are snapshots, and all are damaged
  * HF_EINVAL        a snapshot of another cluster
@@ -43,7 +43,7 @@ enum hf_err hf_snapshot_file_open(struct hf_disk *disk,
                                   struct hf_error *error);
 void hf_snapshot_file_close(struct hf_snapshot_file *file);
 
-/* Valid until the file is closed. */
+/* The result is valid until the file is closed. */
 const struct hf_snapshot_meta *hf_snapshot_file_meta(
     const struct hf_snapshot_file *file);
 
@@ -51,8 +51,8 @@ const struct hf_snapshot_meta *hf_snapshot_file_meta(
 uint64_t hf_snapshot_file_data_size(const struct hf_snapshot_file *file);
 uint64_t hf_snapshot_file_size(const struct hf_snapshot_file *file);
 
-/* Read exactly `size` bytes of the data, or of the whole file, for a
- * transfer. */
+/* Read exactly `size` bytes from `offset` on: of the data, or for a transfer of
+ * the whole file. Returns HF_EPROTO if the file has fewer bytes. */
 enum hf_err hf_snapshot_file_read_data(struct hf_snapshot_file *file,
                                        uint64_t offset, void *to, size_t size,
                                        struct hf_error *error);
@@ -72,7 +72,7 @@ enum hf_err hf_snapshot_file_remove_old(struct hf_disk *disk, uint64_t index,
 
 struct hf_snapshot_writer;
 
-/* Start a snapshot of this node. */
+/* Start a snapshot of this node, and add its data in pieces. */
 enum hf_err hf_snapshot_writer_open(struct hf_disk *disk,
                                     const struct hf_log_cluster *cluster,
                                     const struct hf_snapshot_meta *meta,
@@ -82,20 +82,20 @@ enum hf_err hf_snapshot_writer_add(struct hf_snapshot_writer *writer,
                                    const void *data, size_t size,
                                    struct hf_error *error);
 
-/* Make the snapshot durable. It counts from now on. The writer is freed in any
- * case. */
+/* Make the snapshot durable, and give it its name, so that
+ * hf_snapshot_file_open() finds it. The writer is freed even if this fails. */
 enum hf_err hf_snapshot_writer_finish(struct hf_snapshot_writer *writer,
                                       struct hf_error *error);
 
-/* Drop the snapshot; accepts NULL. */
+/* Drop the snapshot, and free the writer. Accepts NULL. */
 void hf_snapshot_writer_cancel(struct hf_snapshot_writer *writer);
 
 /* ---- Receiving ----------------------------------------------------------*/
 
 struct hf_snapshot_transfer;
 
-/* Start to receive a snapshot of `size` bytes, as hf_snapshot_file_size()
- * reports it, for the entry `index` of `term`. */
+/* Start to receive a snapshot of the state after the entry `index` of `term`.
+ * `size` is what hf_snapshot_file_size() returns on the sending node. */
 enum hf_err hf_snapshot_transfer_open(struct hf_disk *disk,
                                       const struct hf_log_cluster *cluster,
                                       uint64_t index, uint64_t term,
@@ -103,18 +103,21 @@ enum hf_err hf_snapshot_transfer_open(struct hf_disk *disk,
                                       struct hf_snapshot_transfer **transfer,
                                       struct hf_error *error);
 
-/* How many bytes have arrived: where the sender continues. */
+/* Returns how many bytes have arrived: the offset at which the sender
+ * continues. */
 uint64_t hf_snapshot_transfer_have(const struct hf_snapshot_transfer *transfer);
 
 /* Add bytes at `offset`. Bytes that have arrived already are ignored, and so
- * are bytes behind a gap. HF_EPROTO if they exceed the size. */
+ * are bytes after a gap. Returns HF_EPROTO if the bytes end after the announced
+ * size. */
 enum hf_err hf_snapshot_transfer_add(struct hf_snapshot_transfer *transfer,
                                      uint64_t offset, const void *data,
                                      size_t size, struct hf_error *error);
 
-/* Verify the snapshot, which is complete, and make it durable. It counts from
- * now on. HF_EPROTO if it is damaged or another one. The transfer is freed in
- * any case. */
+/* Verify the snapshot, make it durable, and give it its name, so that
+ * hf_snapshot_file_open() finds it. Returns HF_EPROTO if it is incomplete,
+ * damaged, or not of the announced entry. The transfer is freed even if this
+ * fails. */
 enum hf_err hf_snapshot_transfer_finish(struct hf_snapshot_transfer *transfer,
                                         struct hf_error *error);
 void hf_snapshot_transfer_cancel(struct hf_snapshot_transfer *transfer);

@@ -8,7 +8,10 @@
 #include "base/limits.h"
 
 #define MAGIC UINT64_C(0x31504e5346482121) /* "!!HFSNP1" */
-#define HEADER_SIZE 72 /* without its checksum; zeros follow */
+
+/* The bytes of the header before its checksum. After the checksum, zeros pad
+ * the header up to HF_SNAPSHOT_FORMAT_START. */
+#define HEADER_SIZE 72
 
 static uint64_t header_sum(const void *data)
 {

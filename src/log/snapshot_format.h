@@ -1,7 +1,8 @@
 /* snapshot_format.h - the bytes of a snapshot file.
  *
- *      0  header: magic, version, sizes, cluster, index, term, configuration's
- *         index, checksum of the body, checksum of the header; then zeros
+ *      0  header: magic, version, size of the configuration, cluster, index,
+ *         term, index of the configuration, size of the data, checksum of the
+ *         body, checksum of the header; then zeros
  *    512  body: configuration, data
  *
  * Other versions keep magic, version and checksum of the header where they
@@ -28,7 +29,8 @@ struct hf_snapshot_header {
 void hf_snapshot_format_encode(const struct hf_snapshot_header *header,
                                uint8_t to[HF_SNAPSHOT_FORMAT_START]);
 
-/* HF_EUNSUPPORTED for a newer version, HF_EPROTO for a damaged header. */
+/* Returns HF_EUNSUPPORTED for a newer version, HF_EPROTO for a damaged
+ * header. */
 enum hf_err hf_snapshot_format_decode(
     const uint8_t from[HF_SNAPSHOT_FORMAT_START],
     struct hf_snapshot_header *header);
@@ -36,9 +38,10 @@ enum hf_err hf_snapshot_format_decode(
 /* The size of the whole file. */
 uint64_t hf_snapshot_format_size(const struct hf_snapshot_header *header);
 
-/* Checksum of a body, block by block: the sum of a block is keyed with that of
- * the block before it. All blocks but the last have the full size. Start with
- * zeros; `sum` is the result so far. */
+/* The checksum of a body, computed block by block: the sum of a block is keyed
+ * with the sum of the block before it, and with the block's number. All blocks
+ * but the last have HF_SNAPSHOT_FORMAT_BLOCK bytes. Start with zeros; `sum` is
+ * the checksum of the blocks so far. */
 struct hf_snapshot_sum {
     uint64_t sum;
     uint64_t blocks;
@@ -47,7 +50,8 @@ struct hf_snapshot_sum {
 void hf_snapshot_format_sum(struct hf_snapshot_sum *sum, const void *block,
                             size_t size);
 
-/* Read and verify a whole file. On success fill `*header`. */
+/* Read and verify a whole file, and fill `*header`. Returns the errors of
+ * hf_snapshot_file_open(). */
 enum hf_err hf_snapshot_format_verify(struct hf_disk_file *file,
                                       const struct hf_log_cluster *cluster,
                                       struct hf_snapshot_header *header,

@@ -1,5 +1,5 @@
-/* snapshot_writer.c - make a snapshot file, of our own data or of bytes that
- * another node sends. */
+/* snapshot_writer.c - make a snapshot file, from this node's data or from the
+ * bytes that another node sends. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 /* ---- The temporary file -------------------------------------------------*/
 
-/* Open the temporary file `name`: the reserve under a new name, so that its
- * blocks are there to be overwritten, or a new file. */
+/* Open the temporary file `name`. It is the reserve under a new name, so that
+ * writing needs no space on the disk, or a new file if there is no reserve. */
 static enum hf_err open_temporary(struct hf_disk *disk, const char *name,
                                   struct hf_disk_file **file,
                                   struct hf_error *error)
@@ -43,7 +43,7 @@ static void drop_temporary(struct hf_disk_file *file)
 }
 
 /* Give the complete file its name. The order matters: the bytes are durable
- * before the name, and the name before anyone relies on it. */
+ * before the rename, and the name is durable before the caller relies on it. */
 static enum hf_err publish_temporary(struct hf_disk_file *file, uint64_t size,
                                      uint64_t index, struct hf_error *error)
 {
@@ -286,10 +286,10 @@ enum hf_err hf_snapshot_transfer_finish(struct hf_snapshot_transfer *transfer,
                                         struct hf_error *error)
 {
     struct hf_disk *disk = transfer->file->disk;
+    /* The file may have been the reserve, and longer than the snapshot. */
     int rc = disk->ops->truncate(transfer->file, transfer->size);
     enum hf_err err;
 
-    /* The reserve may have been longer than the snapshot. */
     if (rc)
         err = hf_disk_error(error, disk, transfer->file->name,
                             "cannot truncate", rc);

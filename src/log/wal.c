@@ -74,8 +74,8 @@ static void finish_batch(struct hf_wal *wal, struct hf_wal_batch *batch)
 
 /* ---- Appending ----------------------------------------------------------*/
 
-/* Account for what was added since the batch had `size` bytes. If memory ran
- * out, take it back. */
+/* Count the bytes that were added since the batch had `size` bytes. If memory
+ * ran out, remove them again. */
 static enum hf_err commit_append(struct hf_wal *wal, struct hf_wal_batch *batch,
                                  size_t size)
 {
@@ -228,7 +228,9 @@ bool hf_wal_is_pending(const struct hf_wal *wal)
     return !hf_dlist_is_empty(&wal->batches);
 }
 
-/* Add the padding, without counting it. False if memory is short. */
+/* Write the padding after the record, and set `*padded` to the size with it.
+ * The size of the batch stays without padding, because it is what the header
+ * says. Returns false if memory is exhausted. */
 static bool pad_batch(struct hf_wal_batch *batch, size_t *padded)
 {
     size_t size = batch->buf.size;
@@ -352,8 +354,8 @@ enum hf_err hf_wal_flush_end(struct hf_wal *wal,
     if (flush->write_rc)
         return hf_wal_die(wal, flush->file->name, "cannot write the log",
                           flush->write_rc);
-    /* Even for a full disk: after a failed sync the kernel may regard pages
-     * as clean that it has not written. */
+    /* The log is dead even if the disk was full: after a failed sync the kernel
+     * may regard pages as clean that it has not written. */
     if (flush->sync_rc)
         return hf_wal_die(wal, flush->file->name, "cannot sync the log",
                           flush->sync_rc);
@@ -395,7 +397,7 @@ static struct hf_wal *new_wal(struct hf_disk *disk,
     wal->record_max = (size_t)opts->identity.segment_size / 4;
     wal->segments_max =
         opts->segments_max ? opts->segments_max : HF_WAL_SEGMENTS_MAX;
-    /* One more: the next segment is among those that recovery finds. */
+    /* One more than the limit, because recovery also finds the next segment. */
     wal->segments = calloc(wal->segments_max + 1, sizeof(*wal->segments));
     hf_dlist_init(&wal->batches);
     if (wal->segments)

@@ -35,7 +35,7 @@ struct hf_wal;
 
 /* A snapshot: the state after entry `index`. */
 struct hf_log_snapshot {
-    uint64_t index; /* 0: there is none */
+    uint64_t index; /* 0: there is no snapshot */
     uint64_t term;
 };
 
@@ -50,19 +50,19 @@ struct hf_wal_recovered {
     struct hf_log_state state;
     struct hf_log_snapshot base; /* the log begins after this entry; the term
                                     is 0 if it is not known */
-    bool discarded; /* the entries were older than the snapshot, or contradicted
-                       it, and are gone */
+    bool discarded; /* the log was reset to begin after the snapshot: its
+                       entries were older, or contradicted the snapshot */
 };
 
 /* Open the log and pass its content to `visitor`. Blocks.
  *
  * A torn record at the end is cut off. If the log does not contain the entry of
  * the snapshot, and does not begin after exactly this entry, then a crash came
- * between installing the snapshot and resetting the log: the reset is done
- * now. What was recovered is durable when this returns.
+ * between installing the snapshot and resetting the log: the reset is done now.
+ * What was recovered is durable when this returns.
  *
- * HF_EPROTO        damaged, or a file is missing; `*error` names the file, and
- *                  the offset
+ * HF_EPROTO        the log is damaged, or a file is missing; `*error` names the
+ *                  file, and the offset of the damage
  * HF_EINVAL        a file of another cluster or node
  * HF_EUNSUPPORTED  a file of a newer version
  * HF_ELIMIT        the disk is full
@@ -72,29 +72,31 @@ enum hf_err hf_wal_open(struct hf_disk *disk, const struct hf_wal_opts *opts,
                         struct hf_wal **wal, struct hf_wal_recovered *recovered,
                         struct hf_error *error);
 
-/* Close the files, without flushing. Every upkeep has ended, and no thread is
- * inside hf_wal_flush_run(). */
+/* Close the files, without flushing. Every upkeep must have ended, and no
+ * thread may be inside hf_wal_flush_run(). Accepts NULL. */
 void hf_wal_close(struct hf_wal *wal);
 
 /* ---- Appending ----------------------------------------------------------
  *
- * HF_ELIMIT if an entry is longer than hf_wal_entry_max(), or if more than
- * HF_WAL_PENDING_MAX bytes wait for a flush; then nothing was appended. After
- * HF_ENOMEM a part of the entries may have been appended, and the node must
- * stop. HF_ESYSTEM if the log is dead. */
+ * HF_ELIMIT   an entry is longer than hf_wal_entry_max(), or more than
+ *             HF_WAL_PENDING_MAX bytes would wait for a flush; nothing was
+ *             appended
+ * HF_ENOMEM   a part of the entries may have been appended: the node must stop
+ * HF_ESYSTEM  the log is dead */
 
-/* Set term and vote. The term never decreases, and a vote does not change
- * within a term. */
+/* Set term and vote; a vote of 0 is none. The term never decreases, and a vote
+ * does not change within a term. */
 enum hf_err hf_wal_append_state(struct hf_wal *wal, uint64_t term,
                                 uint64_t vote);
 
-/* Remove all entries from `index` on, and append these, at least one. `index`
- * is at most the last index + 1. Bytes are copied. */
+/* Remove all entries from `index` on, and append copies of `entries`, at least
+ * one. `index` is at most the last index + 1. */
 enum hf_err hf_wal_append_entries(struct hf_wal *wal, uint64_t index,
                                   const struct hf_log_entry *entries,
                                   size_t count);
 
-/* Remove all entries: the log continues after a snapshot, which is durable. */
+/* Remove all entries. The log continues after `snapshot`, which must be durable
+ * already. */
 enum hf_err hf_wal_append_base(struct hf_wal *wal,
                                struct hf_log_snapshot snapshot);
 
@@ -113,18 +115,20 @@ struct hf_wal_flush {
     int write_rc, sync_rc; /* results of hf_wal_flush_run() */
 };
 
-/* Whether something waits for a flush. */
+/* Returns true if something waits for a flush. */
 bool hf_wal_is_pending(const struct hf_wal *wal);
 
-/* Start a flush of the oldest batch. False if there is nothing to flush, a
- * flush is running, the log is dead, memory is short, or the next segment is
- * missing: then upkeep comes first. */
+/* Start a flush of the oldest batch. Returns false if there is nothing to
+ * flush, a flush is running, the log is dead, memory is exhausted, or the batch
+ * needs the next segment, which upkeep has not prepared yet. */
 bool hf_wal_flush_begin(struct hf_wal *wal, struct hf_wal_flush *flush);
 
-/* Compute the checksum, write and sync. Any thread. */
+/* Compute the checksum, write and sync. Any thread may call this. */
 void hf_wal_flush_run(struct hf_wal_flush *flush);
 
-/* HF_OK      the batch is durable; see hf_wal_durable()
+/* End a flush that has run.
+ *
+ * HF_OK      the batch is durable; see hf_wal_durable()
  * HF_ELIMIT  the disk is full; the batch still waits, so try again later
  * Otherwise the log is dead, and the node must stop: hf_wal_error(). */
 enum hf_err hf_wal_flush_end(struct hf_wal *wal,
@@ -135,7 +139,8 @@ enum hf_err hf_wal_flush_end(struct hf_wal *wal,
  * meaningful only if no such append is pending. */
 struct hf_log_state hf_wal_durable(const struct hf_wal *wal);
 
-/* Why the log is dead. */
+/* Set `*error` to the reason why the log is dead; its code is HF_OK if the log
+ * is not dead. */
 void hf_wal_error(const struct hf_wal *wal, struct hf_error *error);
 
 /* ---- Upkeep -------------------------------------------------------------*/
@@ -154,20 +159,24 @@ struct hf_wal_upkeep {
     enum hf_wal_task task;
     uint64_t epoch;
     uint64_t size;
-    char from[HF_DISK_NAME]; /* empty: none */
-    char to[HF_DISK_NAME];   /* empty: none */
+    char from[HF_DISK_NAME]; /* the file to rename or remove; empty: none */
+    char to[HF_DISK_NAME];   /* the name of the result; empty: none */
     struct hf_disk_file *file;
     int rc;
 };
 
-/* Start one task, if there is one. A full disk makes the same task return
- * again, so a caller tries again after a pause, not at once. */
+/* Choose a task and start it. Returns false if there is nothing to do, an
+ * upkeep is running, or the log is dead. On a full disk the same task is chosen
+ * again, so the caller tries again after a pause, not at once. */
 bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep);
 
-/* Any thread. Takes as long as writing a whole segment. */
+/* Do the task. Any thread may call this. It may write a whole segment or the
+ * reserve, and so take long. */
 void hf_wal_upkeep_run(struct hf_wal_upkeep *upkeep);
 
-/* Like hf_wal_flush_end(). */
+/* End a task that has run. Returns HF_OK, or HF_ELIMIT if the disk is full; the
+ * task can be tried again. Otherwise the log is dead, and the node must stop:
+ * hf_wal_error(). */
 enum hf_err hf_wal_upkeep_end(struct hf_wal *wal,
                               const struct hf_wal_upkeep *upkeep);
 
@@ -198,9 +207,9 @@ enum hf_wal_space hf_wal_space(const struct hf_wal *wal);
  * in reserve for the next one. */
 void hf_wal_reserve(struct hf_wal *wal, uint64_t snapshot_size);
 
-/* Leave the reserve alone, because a snapshot is being written into it, until
- * the next hf_wal_reserve(). False if upkeep is working on the reserve: try
- * again when it has ended. */
+/* Stop upkeep of the reserve until the next hf_wal_reserve(), because a
+ * snapshot is about to be written into it. Returns false if upkeep is working
+ * on the reserve: try again when that upkeep has ended. */
 bool hf_wal_reserve_lend(struct hf_wal *wal);
 
 #endif

@@ -16,17 +16,17 @@
 struct hf_wal_batch {
     struct hf_dlist link;
     struct hf_buf buf;
-    struct hf_log_state before; /* only the last entry */
+    struct hf_log_state before; /* only last_index and last_term are used */
     struct hf_log_state after;
     uint64_t lowest;  /* entries from here on, in earlier batches, are
                          replaced; UINT64_MAX: none */
-    uint64_t highest; /* index of an entry */
+    uint64_t highest; /* highest index of an entry or a base; 0: none */
     bool has_base;
 };
 
 struct hf_wal_segment {
     uint64_t epoch;
-    uint64_t highest; /* index of an entry in it */
+    uint64_t highest; /* highest index in it; 0: none that is needed */
 };
 
 struct hf_wal {
@@ -43,8 +43,8 @@ struct hf_wal {
     struct hf_disk_file *next; /* NULL: not prepared */
 
     struct hf_dlist batches;      /* oldest first */
-    struct hf_wal_batch *filling; /* the last one, or NULL */
-    struct hf_wal_batch *unused;  /* or NULL */
+    struct hf_wal_batch *filling; /* appends go here; NULL: to a new batch */
+    struct hf_wal_batch *unused;  /* kept for reuse, or NULL */
     size_t pending_bytes;
     struct hf_log_state appended;
     struct hf_log_state durable;
@@ -60,7 +60,7 @@ struct hf_wal {
     enum hf_wal_task upkeep_task;
     bool is_low;           /* the last upkeep found the disk full */
     bool is_starved;       /* the next record waits for the next segment */
-    bool is_full;          /* the last flush did */
+    bool is_full;          /* the last flush found the disk full */
     struct hf_error error; /* HF_OK: not dead */
 };
 
@@ -70,7 +70,9 @@ static inline uint64_t hf_wal_next_epoch(const struct hf_wal *wal)
     return wal->segments[wal->segment_count - 1].epoch + 1;
 }
 
-/* Mark the log as dead because an operation on `name` failed. */
+/* Mark the log as dead because an operation on the file `name` failed with
+ * `rc`. `what` is for the error message. Returns the code of the first such
+ * error. */
 enum hf_err hf_wal_die(struct hf_wal *wal, const char *name, const char *what,
                        int rc);
 

@@ -6,7 +6,7 @@
  * epoch follows anywhere, the invalid bytes were durable once: the log is
  * damaged, and a node that continued would have forgotten what it has promised.
  * If none follows, the invalid bytes can only be those of the last flush, which
- * nobody was told about. */
+ * was not complete and so never reported as durable. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,11 +23,11 @@ struct recovery {
     size_t at;         /* the segment that is being read */
     bool has_overflow; /* more segments than the limit */
 
-    bool started;         /* the state is known */
+    bool started;         /* `state` and `previous` are known */
     bool ended;           /* a segment without records was found */
     size_t tail;          /* the last segment with records */
-    uint64_t tail_record; /* where its last record starts */
-    uint64_t tail_offset; /* and where it ends */
+    uint64_t tail_record; /* where the last record of the tail starts */
+    uint64_t tail_offset; /* where the last record of the tail ends */
     struct hf_log_state state;
     uint64_t previous;
     struct hf_log_snapshot base; /* as in struct hf_wal_recovered */
@@ -113,7 +113,7 @@ static enum hf_err list_segments(struct recovery *recovery)
     return HF_OK;
 }
 
-/* Remove spare files of a wrong size, or that are no files. */
+/* Remove spare files that have a wrong size or cannot be opened. */
 static void check_spares(struct hf_wal *wal)
 {
     struct hf_disk *disk = wal->disk;
@@ -241,7 +241,8 @@ static bool check_record(const struct recovery *recovery, uint64_t offset,
                            &wal->identity.secret, record);
 }
 
-/* Whether a valid record of this segment starts at or behind `offset`. */
+/* Returns true if a valid record of this segment starts at `offset` or
+ * later. */
 static bool has_record_behind(const struct recovery *recovery, uint64_t offset)
 {
     struct hf_record record;
@@ -284,7 +285,8 @@ static enum hf_err replay_segments(struct recovery *recovery)
     struct hf_wal *wal = recovery->wal;
     enum hf_err err = HF_OK;
 
-    /* The first segment of all begins with an empty log. */
+    /* Before the segment with epoch 1, the log was empty. Otherwise the first
+     * record says what the state before it was. */
     recovery->started = wal->segments[0].epoch == 1;
     recovery->tail_record = HF_SEGMENT_START;
     recovery->tail_offset = HF_SEGMENT_START;
@@ -304,7 +306,7 @@ static enum hf_err replay_segments(struct recovery *recovery)
 /* ---- The end ------------------------------------------------------------*/
 
 /* Write the last record once more. It counts as durable from now on, but it may
- * be in the page cache alone. If the process before this one could not sync it,
+ * be in the page cache only. If the previous process failed to sync the record,
  * the kernel may even regard its pages as clean, and would not write them. All
  * earlier records were synced. */
 static int rewrite_last(const struct recovery *recovery,

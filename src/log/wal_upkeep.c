@@ -28,7 +28,7 @@ static bool needs_reserve(const struct hf_wal *wal)
     return !wal->reserve_is_lent && wal->reserve < wal->reserve_wanted;
 }
 
-/* Freeing comes first: it makes space for the others. */
+/* Freeing comes first, because it makes space for the other tasks. */
 static bool choose_task(const struct hf_wal *wal, enum hf_wal_task *task)
 {
     if (can_free(wal))
@@ -107,8 +107,8 @@ bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep)
 
 /* ---- Running it ---------------------------------------------------------*/
 
-/* Extend the reserve. A part of it that was written stays: it is space that the
- * next attempt does not need any more. */
+/* Extend the reserve. If the disk is full, what was written stays, so that the
+ * next attempt needs less space. */
 static int extend_reserve(struct hf_disk *disk, uint64_t size)
 {
     struct hf_disk_file *file;
@@ -242,7 +242,8 @@ size_t hf_wal_segment_count(const struct hf_wal *wal)
 
 enum hf_wal_space hf_wal_space(const struct hf_wal *wal)
 {
-    /* Two more segments are allowed, like the two in reserve on a full disk. */
+    /* Reaching the limit on segments is like a full disk. Space is low while
+     * two more are allowed, as many as are in reserve on a full disk. */
     bool is_low = wal->is_low || wal->segment_count + 2 >= wal->segments_max;
 
     if (wal->is_full || (is_low && wal->is_starved))

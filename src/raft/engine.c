@@ -47,7 +47,7 @@ enum hf_err hf_engine_init(struct hf_engine *engine,
         free(raft);
         return HF_ENOMEM;
     }
-    raft->tracer = NULL; /* it would format a text at every step */
+    raft->tracer = NULL; /* a tracer formats a text at every step */
     raft_seed(raft, config->seed);
     raft_set_election_timeout(raft, config->election_ms);
     raft_set_heartbeat_timeout(raft, config->heartbeat_ms);
@@ -117,9 +117,9 @@ static enum hf_err keep_first_entry(struct hf_engine *engine)
     return keep_snapshot(engine, &none);
 }
 
-/* The log belongs to the snapshot if it contains the snapshot's last entry, or
- * begins right after it. A crash between the installation of a snapshot and the
- * reset of the log leaves a log that does not: it must be dropped as a whole. */
+/* Returns true if the log contains the snapshot's last entry, or begins right
+ * after it. Otherwise a crash came between the installation of the snapshot and
+ * the reset of the log, and the whole log must be dropped. */
 static bool log_agrees(const struct hf_engine *engine)
 {
     return hf_entries_term(&engine->log, engine->snapshot.index) ==
@@ -232,7 +232,7 @@ static enum hf_err on_submit(struct hf_engine *engine,
     return err;
 }
 
-/* The installation is on the disk, so the library may continue after it. */
+/* The received snapshot is durable, so the library may continue after it. */
 static enum hf_err finish_install(struct hf_engine *engine, hf_time now,
                                   struct hf_engine_update *update)
 {
@@ -279,8 +279,8 @@ static enum hf_err on_persisted(struct hf_engine *engine,
     return err;
 }
 
-/* Forget entries as the library does: up to `trailing` before the snapshot, if
- * that one is here. */
+/* Forget the same entries as the library: those that the snapshot contains, but
+ * not the last `trailing` of them. */
 static void compact_log(struct hf_engine *engine)
 {
     if (engine->snapshot.index > engine->config.trailing)
@@ -316,9 +316,9 @@ static enum hf_err on_snapshot_taken(struct hf_engine *engine,
     return err;
 }
 
-/* The library sends the transfer too early to a peer that lags by more than one
- * message. That peer ignores it, and nothing can be submitted for an election
- * timeout. */
+/* Refuse a transfer to a peer that lacks entries. If the peer lags by more than
+ * one message, the library sends TIMEOUT_NOW too early: the peer ignores it,
+ * and nothing can be submitted for an election timeout. */
 static enum hf_err on_transfer(struct hf_engine *engine,
                                const struct hf_engine_event *event,
                                struct hf_engine_update *update)

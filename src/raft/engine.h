@@ -11,9 +11,10 @@
  *   2. Send the messages, in order, once the write `after` is durable.
  *   3. Apply the entries up to `commit`.
  *   4. Set a timer to `timeout`, and step a TICK then.
- * When a flush is complete, it steps PERSISTED with the number of the last write
- * that is durable. Any number of writes may be in flight. A step never waits for
- * one: a follower's acknowledgement comes out of the PERSISTED.
+ * When a flush is complete, the caller steps PERSISTED with the number of the
+ * last write that is durable. Up to HF_RAFT_WRITES_MAX writes may be in flight.
+ * No step waits for a write: the step of PERSISTED returns the acknowledgement
+ * that a follower sends to its leader.
  *
  * Messages and the entries in them are valid until the next call.
  *
@@ -37,16 +38,16 @@ enum hf_engine_role {
 struct hf_engine_config {
     uint64_t id;
     uint32_t election_ms;  /* minimum; a timeout is up to twice as long */
-    uint32_t heartbeat_ms; /* less than half of it */
+    uint32_t heartbeat_ms; /* less than half of election_ms */
     uint32_t inflight_max; /* entries sent to a peer and not acknowledged */
     uint32_t trailing;     /* entries kept before a snapshot, for slow peers */
     uint32_t seed;         /* of the random timeouts */
 };
 
-/* What a snapshot replaces: the entries up to `index`. */
+/* A snapshot, which replaces the entries up to `index`. */
 struct hf_engine_snapshot {
-    uint64_t index, term; /* 0, 0: there is none */
-    uint64_t members_index;
+    uint64_t index, term;    /* 0, 0: there is none */
+    uint64_t members_index;  /* of the entry with the members */
     struct hf_bytes members; /* as of `index`, see membership.h */
 };
 
@@ -72,17 +73,17 @@ struct hf_engine_event {
     hf_time now; /* never decreases */
     union {
         const struct hf_message *message; /* RECEIVE: from `message->peer` */
-        uint64_t write;                   /* PERSISTED: the last durable one */
+        uint64_t write;                   /* PERSISTED: last durable write */
         struct {
             const struct hf_bytes *commands;
             size_t count;
         } submit;
-        uint64_t index; /* SNAPSHOT_TAKEN: its file is durable */
+        uint64_t index; /* SNAPSHOT_TAKEN: last entry in the durable file */
         struct {
             uint64_t from, term; /* the leader, and its term */
             struct hf_engine_snapshot snapshot;
         } received;
-        uint64_t peer; /* TRANSFER; LEADER_LOST: the leader */
+        uint64_t peer; /* TRANSFER: the new leader; LEADER_LOST: the old one */
     };
 };
 
@@ -103,17 +104,17 @@ struct hf_engine_update {
     unsigned changes; /* bits of enum hf_engine_change */
     uint64_t write;   /* number of the write; 0: nothing is to be stored */
     uint64_t term, vote;
-    uint64_t first, last; /* ENTRIES; they are in the engine's log */
+    uint64_t first, last; /* ENTRIES: store these, from the engine's log */
     const struct hf_message *messages; /* each to its `peer` */
     size_t message_count;
     uint64_t after; /* send the messages when this write is durable; 0: now */
-    /* Send the newest durable snapshot to these, again and again until
-     * hf_engine_match() has reached its index or this is no longer the leader.
-     * The same peer may be named again meanwhile. */
+    /* Send the newest durable snapshot to these peers, again and again until
+     * hf_engine_match() has reached its index or this node no longer leads.
+     * Later updates may name the same peer again. */
     uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX];
     size_t snapshot_peer_count;
     enum hf_engine_role role;
-    uint64_t leader; /* 0: unknown. It may be dead */
+    uint64_t leader; /* may be dead; 0: unknown */
     uint64_t commit; /* 0 while a snapshot is being installed */
     hf_time timeout;
     uint64_t submitted; /* SUBMIT: the index of the first command */
@@ -127,12 +128,11 @@ struct hf_engine {
     struct raft *raft;
     struct hf_entries log; /* load it before the start, then only read it */
     struct hf_membership members;
-    struct hf_engine_snapshot snapshot; /* the newest; a new one has the same
-                                           members */
+    struct hf_engine_snapshot snapshot; /* the newest */
     struct hf_buf members_bytes;
     uint64_t commit;
     uint64_t durable;     /* index up to which the log is known to be durable */
-    uint64_t lost_leader; /* LEADER_LOST is repeated after a flush; 0: no */
+    uint64_t lost_leader; /* replace it once the log is durable; 0: none */
     uint64_t lost_term;
     struct hf_writes writes;
     uint64_t last_write, durable_write, hard_state_write;
@@ -141,7 +141,7 @@ struct hf_engine {
     bool installing;
     bool started;
     bool failed;
-    const char *failure; /* why, if it has failed */
+    const char *failure; /* why the engine has failed, or NULL */
     uint64_t
         told[HF_RAFT_VOTERS_MAX]; /* commit index that was sent, by voter */
     struct hf_batch *arriving;    /* entries that a step may append */
@@ -153,55 +153,63 @@ struct hf_engine {
     size_t sending_capacity;
 };
 
-/* HF_EINVAL for a configuration that makes no sense, HF_EUNSUPPORTED if the
- * library at run time is of another version. */
+/* Returns HF_EINVAL for an invalid configuration, HF_EUNSUPPORTED if the
+ * library at run time is of another version, or HF_ENOMEM. */
 enum hf_err hf_engine_init(struct hf_engine *engine,
                            const struct hf_engine_config *config);
 void hf_engine_fini(struct hf_engine *engine);
 
-/* The first entry of a new cluster: equal on all of its nodes, with term 1. */
+/* Make the first entry of a new cluster, which is the same on all of its nodes.
+ * Its data is appended to `data`. */
 void hf_engine_first_entry(const struct hf_membership *members,
                            struct hf_buf *data, struct hf_entry *entry);
 
 /* Start, after the stored entries were appended to `engine->log`. The log is
- * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. */
+ * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. Returns
+ * HF_EINVAL if neither the snapshot nor entry 1 has valid members. */
 enum hf_err hf_engine_start(struct hf_engine *engine,
                             const struct hf_engine_loaded *loaded, hf_time now,
                             struct hf_engine_update *update);
 
-/* One event. Besides HF_OK and HF_ESYSTEM, nothing changed:
- *   HF_ENOMEM, HF_ELIMIT  a message may be dropped, a command refused
- *   HF_ESTATE             SUBMIT, TRANSFER: not the leader; SNAPSHOT_TAKEN: not
- *                         durable, not new, or another one is being installed
+/* Handle one event. After these errors, nothing has changed:
+ *   HF_ENOMEM, HF_ELIMIT  the caller may drop the message or refuse the command
+ *   HF_ESTATE             SUBMIT, TRANSFER: this node does not lead;
+ *                         SNAPSHOT_TAKEN: the entry is not committed, not
+ *                         durable or not after the last snapshot, or a received
+ *                         snapshot is being installed
  *   HF_EBUSY              SUBMIT: a transfer is in progress; TRANSFER: the peer
- *                         lacks entries, or one is in progress;
- *                         SNAPSHOT_RECEIVED: one is being installed
- *   HF_EINVAL             TRANSFER: no such voter; SNAPSHOT_RECEIVED: its
- *                         members are malformed */
+ *                         lacks entries, or a transfer is in progress;
+ *                         SNAPSHOT_RECEIVED: another one is being installed
+ *   HF_EINVAL             TRANSFER: the peer is not another voter;
+ *                         SNAPSHOT_RECEIVED: the sender is no voter, or the
+ *                         snapshot's description is malformed */
 enum hf_err hf_engine_step(struct hf_engine *engine,
                            const struct hf_engine_event *event,
                            struct hf_engine_update *update);
 
-/* The write that other messages of the node must wait for, such as an echo or a
- * report of a lost leader; 0: none. They contain the term, too. */
+/* Messages outside of an update, such as ECHO and LEADER_LOST, contain the
+ * term, too, so they must wait until the term is durable. Returns the write
+ * that they wait for, or 0. */
 uint64_t hf_engine_after(const struct hf_engine *engine);
 
 uint64_t hf_engine_term(const struct hf_engine *engine);
 enum hf_engine_role hf_engine_role(const struct hf_engine *engine);
 uint64_t hf_engine_leader(const struct hf_engine *engine);
 
-/* Whether this is a leader that has committed an entry of its own term: it knows
- * everything that was committed before. */
+/* Returns true if this node leads and has committed an entry of its own term.
+ * Only then does its commit index cover all that earlier leaders committed. */
 bool hf_engine_can_read(const struct hf_engine *engine);
 
-/* Up to which index `peer` has acknowledged entries; 0 if this is no leader. */
+/* Returns the index up to which `peer` has acknowledged entries, or 0 if this
+ * node does not lead. */
 uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
 
-/* Tell `peer` the commit index, by an append without entries. A follower learns
- * it with the next append, which is a heartbeat later if there are no commands;
- * so call this for each peer when nothing else is to be sent to it. Returns
- * false if the peer was told already, or lacks entries. `*message` is to be sent
- * like those of an update. */
+/* As the leader, make an append without entries that tells `peer` the commit
+ * index. Otherwise a follower learns it with the next append, which is a
+ * heartbeat later if there are no commands; so call this for each peer when
+ * nothing else is to be sent to it. The caller sends `*message` like those of
+ * an update. Returns false if there is nothing to send: the commit index was
+ * sent already, or the peer lacks entries. */
 bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
                            struct hf_message *message);
 

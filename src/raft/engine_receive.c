@@ -1,9 +1,10 @@
-/* Messages and snapshots that arrive. */
+/* engine_receive.c - pass messages and snapshots that arrive to the library. */
 #include "raft/rules.h"
 
 #define RESULT_VERSION 2 /* of an APPEND_RESULT, in libraft 0.22 */
 
-/* The library wants an address, and copies it if the sender leads. */
+/* The library wants the sender's address, and copies it if the sender leads.
+ * Returns NULL if `id` is not a member. */
 static char *address_of(const struct hf_engine *engine, uint64_t id)
 {
     const struct raft_configuration *conf = &engine->raft->configuration;
@@ -28,7 +29,8 @@ enum hf_err hf_engine_decode_membership(struct hf_bytes bytes,
 
 /* ---- Appends ------------------------------------------------------------*/
 
-/* Members do not change: the only entry of this kind is the first one. */
+/* Returns true if `append` changes the members, which is not supported: only
+ * entry 1 may have this kind. */
 static bool has_change(const struct hf_message_append *append)
 {
     for (uint32_t i = 0; i < append->count; i++) {
@@ -58,7 +60,8 @@ static enum hf_err reject_leader(struct hf_engine *engine, uint64_t peer,
     return HF_OK;
 }
 
-/* The library frees the batch of the first entry, unless it takes entries. */
+/* The library frees the batch of the first entry, unless it appends entries.
+ * Then this function frees the batch. */
 static enum hf_err step_append(struct hf_engine *engine,
                                struct raft_event *event, void *batch,
                                struct hf_engine_update *update)
@@ -95,7 +98,7 @@ static enum hf_err receive_append(struct hf_engine *engine,
         err = hf_engine_prepare_entries(engine, append.entries, append.count,
                                         true);
         if (!err && !hf_entries_has_room(&engine->log, engine->arriving))
-            err = HF_ELIMIT; /* the leader sends it again */
+            err = HF_ELIMIT; /* the leader sends the entries again */
         batch = err ? NULL : raft_malloc(1);
         if (!batch)
             return err ? err : HF_ENOMEM;
@@ -166,8 +169,9 @@ static void receive_result(const struct hf_message *message,
     }
 }
 
-/* A message of our own term from another leader breaks what Raft rests on, and
- * the library would damage its heap. */
+/* Returns true if this node leads in `term`, so that a message of another
+ * leader of `term` breaks Raft's rule of one leader per term. The library would
+ * corrupt its heap on such a message. */
 static bool is_second_leader(const struct hf_engine *engine, uint64_t term)
 {
     return hf_engine_role(engine) == HF_ENGINE_LEADER &&
@@ -200,7 +204,7 @@ static enum hf_err receive_kind(struct hf_engine *engine,
         receive_result(message, event->receive.message);
         break;
     default:
-        return HF_OK; /* not the engine's */
+        return HF_OK; /* a message for another module */
     }
     return hf_engine_step_library(engine, event, update);
 }
@@ -327,7 +331,7 @@ enum hf_err hf_engine_receive_snapshot(struct hf_engine *engine,
     err = hf_engine_decode_membership(snapshot->members, &install->conf);
     if (err)
         return err;
-    install->data.base = raft_malloc(1); /* the data is in the node's file */
+    install->data.base = raft_malloc(1); /* the data is in a file instead */
     if (!install->data.base) {
         raft_configuration_close(&install->conf);
         return HF_ENOMEM;

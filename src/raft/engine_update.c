@@ -1,4 +1,4 @@
-/* Steps of the library, and what they change. */
+/* engine_update.c - pass events to the library, and collect what it changes. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -28,8 +28,9 @@ static enum hf_err reserve_library_entries(struct hf_engine *engine,
     return HF_OK;
 }
 
-/* The library looks at the data of changes only. It keeps neither the array nor
- * the data; the batch must not be NULL. */
+/* The library reads the data of HF_ENTRY_CHANGE only, and keeps neither the
+ * array nor the data, so `*out` may point to the caller's data. It requires
+ * that `batch` is not NULL. */
 static void convert_entry(const struct hf_entry *entry, struct raft_entry *out)
 {
     static char not_null;
@@ -61,7 +62,8 @@ enum hf_err hf_engine_prepare_entries(struct hf_engine *engine,
     return hf_entries_reserve(&engine->log);
 }
 
-/* The library's own no-op. Its buffer is ours to free. */
+/* Prepare the no-op that the library appends as a new leader. The caller of the
+ * library has to free its buffer. */
 static enum hf_err prepare_barrier(struct hf_engine *engine)
 {
     struct hf_entry entry = {
@@ -73,8 +75,9 @@ static enum hf_err prepare_barrier(struct hf_engine *engine)
     return hf_engine_prepare_entries(engine, &entry, 1, true);
 }
 
-/* Replace the tail of the log by the arriving entries. Of a message that
- * overlaps the log, the library takes the new ones only. */
+/* Replace the tail of the log by the arriving entries, without the first
+ * `skip`: if a message overlaps the log, the library appends only its new
+ * entries. */
 static enum hf_err append_entries(struct hf_engine *engine,
                                   const struct raft_update *of_library,
                                   struct hf_engine_update *update)
@@ -120,8 +123,9 @@ enum hf_err hf_engine_submit(struct hf_engine *engine,
     return hf_engine_step_library(engine, &event, update);
 }
 
-/* A leader commits an entry of its own term at once, because that commits all
- * entries before it. The library does so only if it has uncommitted entries. */
+/* A new leader appends an entry of its own term at once: only by committing it
+ * does the leader commit all entries before it. The library appends one only if
+ * the log has uncommitted entries. */
 static enum hf_err submit_barrier(struct hf_engine *engine, hf_time now,
                                   struct hf_engine_update *update)
 {
@@ -211,8 +215,8 @@ static void convert_request(const struct raft_message *from,
     }
 }
 
-/* The library repeats this while the transfer runs; the node ignores repeats.
- * The snapshot to send is the node's newest one. */
+/* The library asks again and again while the snapshot is being sent; the node
+ * ignores repeated requests. The snapshot to send is the node's newest one. */
 static void add_snapshot_peer(struct hf_engine_update *update, uint64_t peer)
 {
     for (size_t i = 0; i < update->snapshot_peer_count; i++) {
@@ -223,9 +227,10 @@ static void add_snapshot_peer(struct hf_engine_update *update, uint64_t peer)
     update->snapshot_peers[update->snapshot_peer_count++] = peer;
 }
 
-/* The messages of the library are valid until its next step, and have bytes that
- * are not initialised. A message to nobody acknowledges entries of a leader that
- * hf_rules_forget_leader() has removed. */
+/* Copy a message field by field: the library's messages are valid until its
+ * next step only, and have bytes that are not initialised. A message to server
+ * 0 acknowledges entries of a leader that hf_rules_forget_leader() has removed;
+ * it is dropped. */
 static enum hf_err collect_message(struct hf_engine *engine,
                                    const struct raft_message *from,
                                    struct hf_engine_update *update)
@@ -254,8 +259,8 @@ static enum hf_err collect_message(struct hf_engine *engine,
 
 /* ---- One step of the library --------------------------------------------*/
 
-/* The library has emptied its log for the snapshot that was received, and gives
- * back the description that it got. */
+/* The library has emptied its log for the snapshot that was received. It gives
+ * back the description of the snapshot, which is freed here. */
 static void begin_install(struct hf_engine *engine,
                           struct raft_update *of_library,
                           struct hf_engine_update *update)
@@ -318,8 +323,8 @@ static void number_write(struct hf_engine *engine,
     update->after = hf_engine_after(engine);
 }
 
-/* Split a message if its entries have too many bytes: what does not fit follows
- * in messages of its own, so that the library's idea of what was sent holds. */
+/* Split a message if it has too many entries or bytes. The rest must follow in
+ * another message, because the library assumes that all entries were sent. */
 static enum hf_err fill_append(struct hf_engine *engine, size_t at,
                                size_t *used)
 {
@@ -351,7 +356,7 @@ static enum hf_err fill_append(struct hf_engine *engine, size_t at,
     return HF_OK;
 }
 
-/* The messages of the library have no entries, only their number. */
+/* Add the entries to the appends: those of the library only say how many. */
 static enum hf_err fill_messages(struct hf_engine *engine)
 {
     size_t needed = 0;

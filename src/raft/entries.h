@@ -39,7 +39,7 @@ void hf_batch_free(struct hf_batch *batch);
 struct hf_slice {
     struct hf_batch *batch;
     uint64_t first; /* index of its first entry in the log */
-    size_t skip;    /* entries of the batch before that one */
+    size_t skip;    /* entries of the batch that come before `first` */
     size_t count;
 };
 
@@ -55,41 +55,45 @@ struct hf_entries {
 /* A zeroed struct is an empty log. */
 void hf_entries_fini(struct hf_entries *log);
 
-/* Whether the log may grow by `batch`, given its limit. */
+/* Returns true if the log stays within its limit with `batch`. */
 bool hf_entries_has_room(const struct hf_entries *log,
                          const struct hf_batch *batch);
 
 /* Ensure that hf_entries_attach() can add one batch. */
 enum hf_err hf_entries_reserve(struct hf_entries *log);
 
-/* Append the entries of `batch` from number `skip` on. Takes the batch. */
+/* Append the entries of `batch`, without the first `skip`. The log owns the
+ * batch then. */
 void hf_entries_attach(struct hf_entries *log, struct hf_batch *batch,
                        size_t skip);
 
-/* Append copies. On HF_ELIMIT and HF_ENOMEM the log is unchanged. */
+/* Append copies of `entries`. On HF_ELIMIT and HF_ENOMEM the log is
+ * unchanged. */
 enum hf_err hf_entries_append(struct hf_entries *log,
                               const struct hf_entry *entries, size_t count);
 
-/* The entry, valid until it is cut or compacted; NULL if it is not here. */
+/* Returns entry `index`, which is valid until it is cut or compacted, or NULL
+ * if the log does not contain it. */
 const struct hf_entry *hf_entries_find(const struct hf_entries *log,
                                        uint64_t index);
 
-/* The term of an entry or of the base; 0 if it is unknown. */
+/* Returns the term of entry `index`, which may be the base, or 0 if it is
+ * unknown. */
 uint64_t hf_entries_term(const struct hf_entries *log, uint64_t index);
 
-/* Remove the entries from `index` on, which is after the base. */
+/* Remove the entries from `index` on; `index` is after the base. */
 void hf_entries_cut(struct hf_entries *log, uint64_t index);
 
 /* Forget the entries up to `index`, which becomes the base. Does nothing unless
  * the log contains it. */
 void hf_entries_compact(struct hf_entries *log, uint64_t index);
 
-/* Remove everything, and begin after this base. */
+/* Remove all entries. The log then begins after the entry `index` of `term`. */
 void hf_entries_reset(struct hf_entries *log, uint64_t index, uint64_t term);
 
-/* Copy up to `max` entries from `first` on to `out`, as many as have `bytes` of
- * data together, but at least one. Returns how many; 0 if `first` is not
- * here. */
+/* Copy up to `max` entries from `first` on to `out`, with at most `bytes` bytes
+ * of data together, but at least one entry. Returns how many, or 0 if the log
+ * does not contain `first`. */
 size_t hf_entries_read(const struct hf_entries *log, uint64_t first, size_t max,
                        size_t bytes, struct hf_entry *out);
 

@@ -14,7 +14,8 @@ uint64_t hf_frames_sender(struct hf_reader *reader)
     return hf_reader_u64(reader);
 }
 
-/* Whether the frame is the newest so far from this incarnation of the peer. */
+/* Returns true if the frame is of a newer incarnation of the peer, or is newer
+ * than all frames so far of the same incarnation. */
 static bool is_new(const struct hf_frames *frames, uint64_t sender,
                    uint64_t number)
 {

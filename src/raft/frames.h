@@ -8,17 +8,17 @@
  * durable before the first frame is sent.
  *
  * A node learns the incarnation of a peer from the peer's frames. Until then it
- * sends 0, and the peer answers with a HELLO. */
+ * sends 0 as the receiver's incarnation, and the peer answers with a HELLO. */
 #ifndef HF_RAFT_FRAMES_H
 #define HF_RAFT_FRAMES_H
 
 #include "base/buf.h"
 
-/* What a node remembers about one peer. A zeroed struct knows nothing. */
+/* What a node remembers about one peer; all zeros at the start. */
 struct hf_frames {
     uint64_t incarnation; /* of the peer; 0: unknown */
     uint64_t sent;        /* number of the last frame to this incarnation */
-    uint64_t received;    /* number of the last frame from it */
+    uint64_t received;    /* number of the last frame from this incarnation */
 };
 
 enum hf_frames_verdict {
@@ -28,15 +28,17 @@ enum hf_frames_verdict {
                         incarnation */
 };
 
-/* Begin a frame to the peer: append sender, incarnations and number. */
+/* Begin a frame to the peer: append the node's own `id` and `incarnation`, the
+ * peer's incarnation, and the number of the frame to `buf`. */
 void hf_frames_begin(struct hf_frames *frames, uint64_t id,
                      uint64_t incarnation, struct hf_buf *buf);
 
-/* Read the id of the sender, which comes first in a frame; 0 if there is
- * none. */
+/* Read the id of the sender, which comes first in a frame. Returns 0 if the
+ * frame is too short. */
 uint64_t hf_frames_sender(struct hf_reader *reader);
 
-/* Read the rest of what hf_frames_begin() wrote. `incarnation` is our own. */
+/* Read the rest of what hf_frames_begin() wrote, and decide whether to accept
+ * the frame. `frames` are of its sender; `incarnation` is our own. */
 enum hf_frames_verdict hf_frames_check(struct hf_frames *frames,
                                        uint64_t incarnation,
                                        struct hf_reader *reader);

@@ -1,8 +1,8 @@
-/* library.h - libraft, and what the engine needs to use it. Included by the
- * engine's own files only.
+/* library.h - libraft, and what the engine needs to use it. Only the engine's
+ * own files include this header.
  *
- * Version 0.22 and no other: the engine writes fields of struct raft, and later
- * versions pass the ownership of an event's memory to the library. */
+ * The engine works with version 0.22 only: it writes fields of struct raft, and
+ * in later versions the library owns the memory of an event. */
 #ifndef HF_RAFT_LIBRARY_H
 #define HF_RAFT_LIBRARY_H
 
@@ -19,7 +19,7 @@ _Static_assert((int)HF_ENTRY_BARRIER == (int)RAFT_BARRIER, "kinds differ");
 _Static_assert((int)HF_ENTRY_CHANGE == (int)RAFT_CHANGE, "kinds differ");
 
 #if __SIZEOF_POINTER__ == 8
-/* The fields that rules.c writes are where version 0.22 has them. */
+/* Check that the fields that rules.c writes are where version 0.22 has them. */
 #define HF_LIBRARY_STATE offsetof(struct raft, follower_state)
 _Static_assert(offsetof(struct raft, follower_state.current_leader.id) ==
                    HF_LIBRARY_STATE + 8,
@@ -32,7 +32,8 @@ _Static_assert(offsetof(struct raft, candidate_state.in_pre_vote) ==
                "struct raft is not that of libraft 0.22");
 #endif
 
-/* The flags of the library, which are macros without parentheses. */
+/* The library's flags for what a step changed. They are macros without
+ * parentheses there, so expressions need these constants. */
 enum {
     LIBRARY_HARD_STATE = (RAFT_UPDATE_CURRENT_TERM) | (RAFT_UPDATE_VOTED_FOR),
     LIBRARY_ENTRIES = (RAFT_UPDATE_ENTRIES),
@@ -43,25 +44,28 @@ enum {
 
 /* ---- engine_update.c: one step of the library ---------------------------*/
 
-/* Step the library, and add what it changed to `update`. HF_ESYSTEM stops the
- * engine. */
+/* Pass `event` to the library, and add what it changed to `update`. Returns
+ * HF_ESYSTEM if the engine has failed. */
 enum hf_err hf_engine_step_library(struct hf_engine *engine,
                                    struct raft_event *event,
                                    struct hf_engine_update *update);
 
-/* Stop the engine for ever. Returns HF_ESYSTEM. */
+/* Stop the engine for ever. `failure`, a text that is never freed, says why.
+ * Returns HF_ESYSTEM. */
 enum hf_err hf_engine_fail(struct hf_engine *engine, const char *failure);
 
-/* A message more for the update, not initialised; NULL if memory is
- * exhausted. */
+/* Add a message to the update of this step. The caller initialises it. Returns
+ * NULL if memory is exhausted. */
 struct hf_message *hf_engine_add_message(struct hf_engine *engine);
 
-/* As the leader, append entries to the log. */
+/* As the leader, append entries to the log. Returns HF_ELIMIT if commands do
+ * not fit into the log. */
 enum hf_err hf_engine_submit(struct hf_engine *engine,
                              const struct hf_entry *entries, size_t count,
                              hf_time now, struct hf_engine_update *update);
 
-/* Complete `update` after the last step of the library. */
+/* Complete `update` after the last step of the library. `after_timeout` is true
+ * if the step was a TICK. */
 enum hf_err hf_engine_finish(struct hf_engine *engine, hf_time now,
                              bool after_timeout,
                              struct hf_engine_update *update);
@@ -72,21 +76,23 @@ enum hf_err hf_engine_receive(struct hf_engine *engine,
                               const struct hf_engine_event *event,
                               struct hf_engine_update *update);
 
-/* A snapshot has arrived from the leader. */
+/* Install a snapshot that has arrived from the leader. */
 enum hf_err hf_engine_receive_snapshot(struct hf_engine *engine,
                                        const struct hf_engine_event *event,
                                        struct hf_engine_update *update);
 
-/* Act as if the leader had asked this node to stand for election. */
+/* Act as if engine->lost_leader had asked this node to stand for election. */
 enum hf_err hf_engine_replace_leader(struct hf_engine *engine, hf_time now,
                                      struct hf_engine_update *update);
 
-/* Convert the bytes of membership.h. The caller owns the result, and usually
- * passes it on to the library. */
+/* Decode the bytes of membership.h. The caller owns `*conf`, and usually passes
+ * it on to the library. Returns HF_EINVAL if the bytes are malformed. */
 enum hf_err hf_engine_decode_membership(struct hf_bytes bytes,
                                         struct raft_configuration *conf);
 
-/* Fill `library_entries`, and `arriving` if `keep`, with copies. */
+/* Convert `entries` to engine->library_entries, which point to the same data.
+ * If `keep`, also copy them to engine->arriving, so that a step can append
+ * them to the log. */
 enum hf_err hf_engine_prepare_entries(struct hf_engine *engine,
                                       const struct hf_entry *entries,
                                       size_t count, bool keep);

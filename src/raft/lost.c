@@ -55,7 +55,8 @@ static bool is_more_complete(const struct hf_lost_report *a,
     return a->last_index > b->last_index;
 }
 
-/* Voters are in order of their ids, so the first of equals has the lowest. */
+/* Voters are in order of their ids, so of equally complete logs, the first one
+ * belongs to the voter with the lowest id. */
 bool hf_lost_elects(const struct hf_lost *lost, uint64_t term, hf_time now)
 {
     size_t count = 0;

@@ -8,10 +8,12 @@
  *
  * Without the majority, one broken connection would depose a healthy leader
  * again and again. A report counts for a short time only: connections that broke
- * one after the other in the course of a day are no dead leader. Only liveness
- * depends on this: if a report is lost, the election timeout does the same later.
+ * one after the other in the course of a day do not mean that the leader is
+ * dead. Safety does not depend on reports: if one is lost, the election timeout
+ * starts the election later.
  *
- * Pure. Reports are of one term; a new term forgets them. */
+ * Pure. All reports are of one term; the first report of a later term removes
+ * them. */
 #ifndef HF_RAFT_LOST_H
 #define HF_RAFT_LOST_H
 
@@ -19,13 +21,13 @@
 #include "raft/membership.h"
 
 struct hf_lost_report {
-    hf_time until;                  /* it counts until then */
+    hf_time until;                  /* when the report stops counting */
     uint64_t last_term, last_index; /* the end of the voter's log */
 };
 
 struct hf_lost {
     struct hf_membership voters;
-    uint64_t id;
+    uint64_t id;       /* of this node */
     uint32_t valid_ms; /* how long a report counts */
     uint64_t term;     /* of the reports */
     struct hf_lost_report reports[HF_RAFT_VOTERS_MAX]; /* by voter */
@@ -40,15 +42,16 @@ struct hf_lost_log {
     uint64_t last_term, last_index;
 };
 
-/* Note the report of `voter`, which may be this node. Older terms are
- * ignored. */
+/* Note the report of `voter`, which may be this node. A report of an older term
+ * is ignored. */
 void hf_lost_report(struct hf_lost *lost, uint64_t voter, uint64_t term,
                     const struct hf_lost_log *log);
 
-/* This node hears the leader again: its own report is void. */
+/* Remove this node's own report, because the leader sends again. */
 void hf_lost_clear(struct hf_lost *lost);
 
-/* Whether this node should stand for election, in `term`. */
+/* Returns true if this node should stand for election, to replace the leader of
+ * `term`. */
 bool hf_lost_elects(const struct hf_lost *lost, uint64_t term, hf_time now);
 
 #endif

@@ -28,8 +28,8 @@ bool hf_membership_has(const struct hf_membership *members, uint64_t id)
     return false;
 }
 
-/* Write the id in decimal and a terminating 0 to the end of `text`. Returns where
- * it begins. */
+/* Write the id in decimal and a terminating 0 to the end of `text`. Returns the
+ * first digit. */
 static const char *format_address(uint64_t id, char text[ADDRESS_MAX])
 {
     size_t at = ADDRESS_MAX - 1;
@@ -76,7 +76,8 @@ static void decode_voter(struct hf_reader *reader, uint64_t *id)
         reader->failed = true;
 }
 
-/* Only as many zeros as the encoding has. */
+/* Returns true if the rest of an encoding of `size` bytes is its padding: zeros
+ * up to the next multiple of ALIGNMENT, and no more. */
 static bool is_padding(struct hf_reader *reader, size_t size)
 {
     if (size % ALIGNMENT > 0 || reader->size >= ALIGNMENT)

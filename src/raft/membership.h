@@ -3,8 +3,8 @@
  *
  * The bytes are those of libraft's configuration: the library decodes them
  * itself, and does not check bounds, so everything from outside is checked
- * here first. A server's address is its id in decimal; connections are not the
- * engine's business. */
+ * here first. The configuration has an address for each server, which nobody
+ * uses: it is the id in decimal. */
 #ifndef HF_RAFT_MEMBERSHIP_H
 #define HF_RAFT_MEMBERSHIP_H
 
@@ -16,17 +16,18 @@ struct hf_membership {
     size_t count;
 };
 
-/* Whether `members` has 1 to HF_RAFT_VOTERS_MAX ids in increasing order, none of
- * them 0. */
+/* Returns true if `members` has 1 to HF_RAFT_VOTERS_MAX ids in increasing
+ * order, none of them 0. */
 bool hf_membership_is_valid(const struct hf_membership *members);
 
 bool hf_membership_has(const struct hf_membership *members, uint64_t id);
 
-/* Append the bytes to `buf`: equal members give equal bytes. */
+/* Append the encoding of `members` to `buf`. Equal members give equal bytes. */
 void hf_membership_encode(struct hf_buf *buf,
                           const struct hf_membership *members);
 
-/* HF_EPROTO if `bytes` are not the encoding of valid members. */
+/* Decode `bytes`, all of them. Returns HF_EPROTO if they are not the encoding
+ * of valid members. */
 enum hf_err hf_membership_decode(struct hf_bytes bytes,
                                  struct hf_membership *members);
 

@@ -108,7 +108,8 @@ static bool get_bool(struct hf_reader *reader)
     return byte == 1;
 }
 
-/* An index has a term, and only index 0 has the term 0. */
+/* Check the index and the term of an entry: index 0 has the term 0, and any
+ * other index a term from 1 to `term_max`. */
 static void check_position(struct hf_reader *reader, uint64_t index,
                            uint64_t term, uint64_t term_max)
 {
@@ -116,7 +117,8 @@ static void check_position(struct hf_reader *reader, uint64_t index,
         reader->failed = true;
 }
 
-/* Terms do not decrease in a log, and no entry is newer than its leader. */
+/* Terms do not decrease in a log, so they are at least `term`, that of the
+ * entry before these, and at most `term_max`, that of the leader. */
 static void decode_entries(struct hf_reader *reader, struct hf_entry *entries,
                            uint32_t count, uint64_t term, uint64_t term_max)
 {

@@ -1,11 +1,11 @@
 /* message.h - what the nodes of a cluster send to each other, as bytes.
  *
- * The messages of the engine (append to timeout_now), of rounds.h (round, echo)
- * and of lost.h (leader_lost). A frame is a message with the numbers of
- * frames.h before it.
+ * The engine sends APPEND to TIMEOUT_NOW; ROUND and ECHO belong to rounds.h,
+ * and LEADER_LOST to lost.h. A frame is a message with the numbers of frames.h
+ * before it.
  *
- * Decoding is safe for any input: it accepts only what encoding can produce, and
- * the engine relies on that (terms and kinds of entries, for example). */
+ * Decoding is safe for any input: it accepts only what encoding can produce,
+ * and the engine relies on that (terms and kinds of entries, for example). */
 #ifndef HF_RAFT_MESSAGE_H
 #define HF_RAFT_MESSAGE_H
 
@@ -15,7 +15,7 @@
 #include "raft/entries.h"
 
 enum hf_message_kind {
-    HF_MESSAGE_HELLO = 1, /* only the numbers of its frame */
+    HF_MESSAGE_HELLO = 1, /* for the numbers of its frame; without content */
     HF_MESSAGE_APPEND,
     HF_MESSAGE_APPEND_RESULT,
     HF_MESSAGE_VOTE,
@@ -40,11 +40,13 @@ struct hf_message_append_result {
     uint16_t features, capacity;
 };
 
-/* TIMEOUT_NOW and LEADER_LOST contain the end of the sender's log, too. */
+/* TIMEOUT_NOW and LEADER_LOST have only the first two members: the end of the
+ * sender's log. */
 struct hf_message_vote {
     uint64_t last_index, last_term;
     bool pre_vote;
-    bool disrupt; /* the leader has asked for it, or is lost */
+    bool disrupt; /* vote although there is a leader: it has asked for the
+                     election, or is lost */
 };
 
 struct hf_message_vote_result {
@@ -56,7 +58,7 @@ struct hf_message {
     enum hf_message_kind kind;
     uint64_t peer; /* the receiver or the sender; not encoded */
     uint64_t term;
-    uint8_t version; /* of the kind, as the library numbers them */
+    uint8_t version; /* libraft's version of this kind of message */
     union {
         struct hf_message_append append;
         struct hf_message_append_result append_result;
@@ -69,8 +71,9 @@ struct hf_message {
 /* Append the bytes of `message` to `buf`. */
 void hf_message_encode(struct hf_buf *buf, const struct hf_message *message);
 
-/* Decode the rest of `reader`. HF_EPROTO if it is not a message. On HF_OK,
- * call hf_message_fini(); entries point into the input. */
+/* Decode the rest of `reader`. The entries of `*message` point into the input;
+ * call hf_message_fini() in the end. Returns HF_EPROTO if the bytes are not a
+ * message, or HF_ENOMEM. */
 enum hf_err hf_message_decode(struct hf_reader *reader,
                               struct hf_message *message);
 void hf_message_fini(struct hf_message *message);

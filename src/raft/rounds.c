@@ -17,7 +17,7 @@ void hf_rounds_fini(struct hf_rounds *rounds)
     *rounds = (struct hf_rounds){0};
 }
 
-/* Numbers continue, so that an echo of an earlier term counts for nothing. */
+/* `number` is not reset, so that no echo of an earlier round counts. */
 void hf_rounds_lead(struct hf_rounds *rounds, uint64_t term)
 {
     rounds->term = term;

@@ -10,18 +10,20 @@
 #include "raft/library.h"
 #include "raft/membership.h"
 
-/* Rule 3. A sole voter leads without a new term, so before it starts, its term
- * is raised and it votes for itself; both are stored first. Otherwise, after a
- * crash, one term has two leaders: entries of equal index and term differ.
- * Returns whether `*term` and `*vote` were changed. */
+/* Rule 3. The library makes a sole voter the leader without a new term. So
+ * before the start, raise its term and let it vote for itself; the caller
+ * stores both first. Otherwise the node would lead in the same term before and
+ * after a crash, and different entries could have the same index and term.
+ * Returns true if `*term` and `*vote` were changed. */
 bool hf_rules_raise_term(const struct hf_membership *members, uint64_t id,
                          uint64_t *term, uint64_t *vote);
 
 /* Rule 4. Drop the entries of `append` that the snapshot (index, term)
- * contains, and let the rest begin right after it. Without it, a follower that
- * has compacted its log beyond the leader's match index rejects for ever, or
- * takes entries that it has applied for new ones. Not while a snapshot is
- * being installed, and not for a leader of an older term, which is rejected. */
+ * contains, and let the rest begin right after it. Otherwise a follower that
+ * has compacted its log beyond the leader's match index rejects appends for
+ * ever, or takes entries that it has applied for new ones. Do not call this
+ * while a snapshot is being installed, or for a leader of an older term, which
+ * is rejected. */
 void hf_rules_trim_append(struct hf_message_append *append, uint64_t index,
                           uint64_t term);
 
@@ -31,9 +33,10 @@ void hf_rules_trim_append(struct hf_message_append *append, uint64_t index,
  * majority is alive. */
 void hf_rules_tell_term(struct hf_message *result, uint64_t term);
 
-/* Rule 7. Only a candidate may see the result of a vote. A follower reads a
- * field of the candidate's state through a union, so that a stale result raises
- * its term or not, depending on a heap address. */
+/* Rule 7. Only a candidate may see the result of a vote. A follower would read
+ * a field of the candidate's state through a union: whether a stale result
+ * raises its term would depend on a heap address. Returns true for a
+ * candidate. */
 bool hf_rules_takes_vote_result(const struct raft *raft);
 
 /* Rule 8. Before a timeout, a candidate returns to the pre-vote. Otherwise,
@@ -41,10 +44,10 @@ bool hf_rules_takes_vote_result(const struct raft *raft);
  * deposes healthy leaders for ever. */
 void hf_rules_restart_pre_vote(struct raft *raft);
 
-/* Rule 9, as far as all members are voters. Forget a leader that was silent for
- * the minimum election timeout. The library remembers it until its own random
- * timeout, so that the slowest voter decides how long an election takes. This
- * is the rule of Ongaro's dissertation, section 4.2.3. */
+/* Rule 9. Forget a leader that was silent for the minimum election timeout,
+ * before a vote is decided. The library remembers the leader until its own
+ * random timeout, so the slowest voter would decide how long an election takes.
+ * Ongaro's dissertation has this rule in section 4.2.3. */
 void hf_rules_forget_leader(struct raft *raft, hf_time now);
 
 /* Rule 10. The commit index never decreases. The library lowers it for a
@@ -57,8 +60,8 @@ hf_time hf_rules_next_timeout(const struct raft *raft, hf_time now,
                               bool after_timeout);
 
 /* Rule 13. Any error of a step is fatal: the state is half changed, and the
- * library's assertions are compiled out. What a caller may get wrong is checked
- * before the step. */
+ * library's assertions are compiled out. So the engine checks its input before
+ * the step. */
 bool hf_rules_is_fatal(int error);
 
 #endif

@@ -150,7 +150,7 @@ void run_close(struct run *run)
     run->disk = NULL;
 }
 
-/* The data of a snapshot: longer than a block, and different for each index. */
+/* The data of a snapshot is longer than a sector, and differs by index. */
 static uint8_t snapshot_byte(uint64_t index, size_t at)
 {
     return (uint8_t)(index * 31 + at * 7 + at / 251);
@@ -202,7 +202,8 @@ static enum hf_err open_snapshot(struct run *run)
     return HF_OK;
 }
 
-/* Find the flush after which the log was as it was recovered. */
+/* Fail unless the recovered log is as it was at the flush `acked` or a later
+ * one. */
 static void compare_recovered(struct run *run, const struct model *recovered)
 {
     const char *wrong = "no flush";
@@ -324,7 +325,8 @@ static void check_durable(struct run *run)
                 run_flushed(run, run->acked)->state.last_index);
 }
 
-/* Appends while the flush runs go to the next batch. */
+/* Note the log that the flush makes durable, and sometimes append while the
+ * flush runs: these entries go to the next batch. */
 static void note_flush(struct run *run)
 {
     *run_flushed(run, ++run->begun) = run->now;
@@ -343,7 +345,7 @@ bool run_flush(struct run *run)
     if (!hf_wal_flush_begin(run->wal, &flush) &&
         (!run_upkeep(run) || !hf_wal_flush_begin(run->wal, &flush)))
         return false;
-    /* A batch that met a full disk is flushed again as it was. */
+    /* A batch whose flush found the disk full is flushed again unchanged. */
     if (!run->is_retry)
         note_flush(run);
     hf_wal_flush_run(&flush);

@@ -1,5 +1,5 @@
-/* model.h - a naive copy of the log, and runs over a simulated disk that are
- * compared with it after a crash. */
+/* model.h - a simple model of the write-ahead log, and a log on a simulated
+ * disk that is compared with the model after a crash. */
 #ifndef HF_TESTS_LOG_MODEL_H
 #define HF_TESTS_LOG_MODEL_H
 
@@ -33,12 +33,12 @@ void model_set_base(struct model *model, uint64_t index, uint64_t term);
 /* A visitor that fills a model. */
 struct hf_log_visitor model_visitor(struct model *model);
 
-/* Why the recovered log is not the expected one, or NULL. It may begin later,
- * if its entries up to the snapshot were recycled. */
+/* Returns why the recovered log is not the expected one, or NULL if it is. The
+ * recovered log may begin later, if its first entries were recycled. */
 const char *model_compare(const struct model *expected,
                           const struct model *recovered);
 
-/* What recovery makes of `model` if the newest snapshot is this one. */
+/* Change `model` as recovery changes a log if `snapshot` is the newest one. */
 void model_match_snapshot(struct model *model, struct hf_log_snapshot snapshot);
 
 /* ---- A node's directory on a simulated disk -----------------------------*/
@@ -53,12 +53,12 @@ struct run {
     struct hf_error error, damaged;
     struct hf_random random;
 
-    struct model now;              /* all that was appended */
-    struct model kept[MODEL_KEPT]; /* see run_flushed() */
-    size_t begun, acked;           /* flushes; 0: at the start */
-    bool is_retry;
-    bool has_stopped;                /* a real node would have */
-    size_t unflushed;                /* bytes; a batch must not be split */
+    struct model now;                /* all that was appended */
+    struct model kept[MODEL_KEPT];   /* see run_flushed() */
+    size_t begun, acked;             /* number of the last such flush, or 0 */
+    bool is_retry;                   /* the last flush found the disk full */
+    bool has_stopped;                /* a real node would have stopped */
+    size_t unflushed;                /* bytes, which must fit into one batch */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
 };
@@ -70,31 +70,31 @@ struct model *run_flushed(struct run *run, size_t number);
 struct run *run_new(uint64_t seed);
 void run_free(struct run *run);
 
-/* Initialise without opening, with these faults set by the caller. */
+/* Initialise the directory without opening it; the caller may have set faults
+ * of run->sim. */
 enum hf_err run_init(struct run *run);
 
-/* Open the directory, and compare what was recovered with the model: it must be
- * as it was at the last flush that was acknowledged, or at one that had begun.
- * Then the model continues from what was recovered. Returns an error if the
- * log is refused. */
+/* Open the directory, and check that the log is as it was at the last flush
+ * that was acknowledged, or at a later one that had begun. The model continues
+ * from what was recovered. Returns an error if the log is refused. */
 enum hf_err run_open(struct run *run);
 
-/* The process ends without any notice. */
+/* End the process without a flush. */
 void run_close(struct run *run);
 
-/* One random step: append, vote, flush, maintain, take or install a snapshot.
- * False if it failed. */
+/* Do one random step: append, vote, flush, maintain, take or install a
+ * snapshot. Returns false if it failed. */
 bool run_step(struct run *run);
 
-/* Single steps; false if they failed. */
+/* Do one step. Returns false if it failed. */
 bool run_append(struct run *run, uint64_t index, size_t count, size_t size);
 bool run_vote(struct run *run, uint64_t term, uint64_t vote);
 bool run_flush(struct run *run);
-bool run_upkeep(struct run *run); /* everything that is to be done */
+bool run_upkeep(struct run *run); /* until nothing is left to do */
 bool run_snapshot(struct run *run, uint64_t trailing);
 bool run_install(struct run *run, uint64_t index);
 
-/* Write a snapshot file alone. */
+/* Write a snapshot file, without resetting or compacting the log. */
 bool run_write_snapshot(struct run *run, struct hf_log_snapshot snapshot);
 
 #endif

@@ -79,8 +79,8 @@ static enum hf_err on_entry(void *arg, uint64_t index,
     return HF_OK;
 }
 
-/* Open the directory and its log. Returns NULL and an error if one of them is
- * refused. */
+/* Open the directory and its log, and set `*last` to the index of the last
+ * entry. Returns NULL and sets `*err` if one of them is refused. */
 static struct hf_wal *open_log(struct hf_disk *disk, enum hf_err *err,
                                uint64_t *last)
 {

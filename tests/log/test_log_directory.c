@@ -1,4 +1,4 @@
-/* test_log_directory.c - which directories may start a node. */
+/* test_log_directory.c - which directories a node may start with. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void an_empty_directory_is_not_started(void **state)
     (void)state;
     assert_int_equal(hf_disk_posix_open(path, false, &disk), -ENOENT);
     expect_refused(HF_ESTATE, "not initialised. If this node is new");
-    /* Refusing has not made it a valid one. */
+    /* The refused start has not made the directory a valid one. */
     expect_refused(HF_ESTATE, "not initialised. If this node is new");
 }
 

@@ -1,5 +1,5 @@
-/* test_log_disk.c - the log and a snapshot on a real disk, without memory and on
- * a full disk. */
+/* test_log_disk.c - the log and a snapshot on a real disk, if memory or the
+ * disk is exhausted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

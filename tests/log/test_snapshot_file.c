@@ -218,7 +218,7 @@ static void a_snapshot_overwrites_the_reserve_on_a_full_disk(void **state)
     assert_true(sim_disk_file_size(sim, "snapshot-0000000000000004") ==
                 512 + 7 + 9000);
     assert_false(sim_disk_has(sim, HF_WAL_RESERVE_FILE));
-    /* Without a reserve there is no room. */
+    /* The reserve has been used, so the next snapshot finds the disk full. */
     expect_err(write_snapshot(5, 9000, 1000), HF_ELIMIT);
     expect_newest(4, 9000);
     assert_false(sim_disk_has(sim, "tmp-snapshot"));
@@ -344,7 +344,8 @@ static uint8_t *read_file(uint64_t *size)
     return data;
 }
 
-/* Read a snapshot file, and go on with an empty disk. */
+/* Write a snapshot file, read it, and replace the disk by an empty one, like
+ * that of a node that receives the snapshot. */
 static uint8_t *read_and_forget(uint64_t *size)
 {
     uint8_t *data;
@@ -375,7 +376,7 @@ static void a_transfer_continues_where_it_was_interrupted(void **state)
     transfer = open_transfer(9, size);
     assert_true(hf_snapshot_transfer_have(transfer) == 0);
     expect_ok(hf_snapshot_transfer_add(transfer, 0, data, 1000, &error));
-    /* A gap, a copy, and an overlap. */
+    /* Bytes after a gap, bytes that have arrived, and an overlap of both. */
     expect_ok(
         hf_snapshot_transfer_add(transfer, 2000, data + 2000, 500, &error));
     assert_true(hf_snapshot_transfer_have(transfer) == 1000);

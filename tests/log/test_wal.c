@@ -53,7 +53,7 @@ static void term_and_vote_are_recovered_without_entries(void **state)
     run_free(run);
 }
 
-/* Flush everything, without anything in between. */
+/* Flush everything, with the upkeep that this needs. */
 static void flush_all(struct hf_wal *wal)
 {
     struct hf_wal_flush flush;
@@ -173,8 +173,8 @@ static void nothing_is_durable_before_its_flush_has_ended(void **state)
     run_free(run);
 }
 
-/* An entry that is durable but was replaced since then must not count for the
- * entry that replaces it. */
+/* If a durable entry is replaced, its index is not durable until the new entry
+ * is. */
 static void a_replaced_entry_is_not_durable(void **state)
 {
     struct run *run = run_new(1);
@@ -264,8 +264,8 @@ static void many_appends_leave_a_bounded_number_of_segments(void **state)
         }
         if (sim_disk_used(sim) > used_most)
             used_most = sim_disk_used(sim);
-        /* Entries of one snapshot interval and 1,000 more, partly filled
-         * segments at both ends, the next one, and spare ones. */
+        /* 6 segments for the entries of one snapshot interval and 1,000 more, 2
+         * that are partly filled at both ends, the next one, and the spares. */
         assert_true(hf_wal_segment_count(wal) <= 6 + 2 + 1 + HF_WAL_SPARES_MAX);
     }
     assert_true(used_most <= 16 * opts.identity.segment_size);
@@ -280,7 +280,7 @@ static void many_appends_leave_a_bounded_number_of_segments(void **state)
     sim_disk_free(sim);
 }
 
-/* Entries from the snapshot less the trailing ones stay. */
+/* Compaction keeps the last 20 entries that the snapshot contains. */
 static void trailing_entries_are_kept(void **state)
 {
     struct run *run = run_new(1);

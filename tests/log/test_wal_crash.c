@@ -1,6 +1,6 @@
 /* test_wal_crash.c - the power fails at every change of the disk, with every
- * pattern of losses, and the log is as it was at a flush that was acknowledged,
- * or at the one that was running. */
+ * pattern of losses. Recovery must find the log as it was at the last flush
+ * that was acknowledged, or at the one that was running. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 #define RANDOM_PATTERNS 6
 
-/* Continue from a crash for a while, crash again, and look again: what was cut
- * must not reappear, and what was recovered must be durable. */
+/* Recover from a crash, continue, and crash again: what was cut must not
+ * reappear, and what was recovered must be durable. */
 static void continue_after_crash(struct run *run, enum sim_crash pattern,
                                  uint64_t seed)
 {
@@ -37,7 +37,7 @@ static void continue_after_crash(struct run *run, enum sim_crash pattern,
     run_close(run);
 }
 
-/* Try one pattern on a copy of a disk without power. */
+/* Try one pattern of losses on a copy of a disk whose power has failed. */
 static void try_pattern(const struct run *run, enum sim_crash pattern,
                         uint64_t seed)
 {
@@ -59,8 +59,8 @@ static void try_patterns(const struct run *run, uint64_t seed)
         try_pattern(run, SIM_CRASH_RANDOM, seed * RANDOM_PATTERNS + i);
 }
 
-/* Run the script of `seed` until the power fails at `change`. False if the
- * script ends first. */
+/* Run the random steps of `seed` until the power fails at `change`. Returns
+ * false if the steps end first. */
 static bool crash_at(uint64_t seed, uint64_t change, size_t steps,
                      bool short_writes)
 {
@@ -203,7 +203,7 @@ static void a_crash_during_recovery_changes_nothing(void **state)
     }
 }
 
-/* The order of installing is: snapshot durable, then the log is reset. */
+/* Installing first makes the snapshot durable, and then resets the log. */
 static void a_crash_before_the_reset_discards_the_entries(void **state)
 {
     struct run *run = run_new(4);
@@ -237,7 +237,8 @@ static void a_crash_before_the_reset_discards_the_entries(void **state)
     }
 }
 
-/* Initialising is complete, or it has not happened. */
+/* After a power failure, a directory is either completely initialised, or
+ * counts as not initialised. */
 static void an_interrupted_initialisation_never_looks_like_a_node(void **state)
 {
     bool is_off = true;

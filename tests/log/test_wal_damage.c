@@ -12,8 +12,8 @@
 #define FIRST "log-0000000000000001"
 #define SECOND "log-0000000000000002"
 
-/* A log of some records in two segments and an empty third one, synced. The
- * last record may be cut, because it looks like a torn one. */
+/* Make a durable log of `records` records, which fill one segment or several,
+ * and a next segment without records. */
 static struct run *new_log(unsigned records)
 {
     struct run *run = run_new(5);
@@ -39,7 +39,9 @@ static void expect_refused(struct run *run, enum hf_err err, const char *text)
         fail_msg("expected \"%s\" in: %s", text, run->error.text);
 }
 
-/* Open a log with one changed byte. Returns whether it was refused. */
+/* Open a copy of a log with one changed byte in the file `name`. Returns true
+ * if the log was refused. Otherwise it may lack the last record, which then
+ * looks like a torn one. */
 static bool try_flip(const struct run *run, const char *name)
 {
     static struct run copy;
@@ -82,8 +84,8 @@ static void a_flipped_bit_is_refused_or_cuts_the_last_record(void **state)
     uint64_t step = hf_test_slowness();
 
     (void)state;
-    /* All records of the first segment, and those of the second but the
-     * last one. */
+    /* A changed byte of a record is found, unless it is in the last one, which
+     * is in the second segment. */
     assert_true(flip_everywhere(run, FIRST) * step > 6000);
     assert_true(flip_everywhere(run, SECOND) * step > 1000);
     expect_ok(run_open(run));
@@ -109,7 +111,9 @@ static uint64_t last_record(struct run *run, const char *name)
     return last;
 }
 
-/* Without the chain it would look like the unused end of a segment. */
+/* A lost last record looks like the unused end of its segment. Only the first
+ * record of the next segment reveals the loss: it has the checksum of the
+ * record before it (log/record.h). */
 static void a_record_lost_at_the_end_of_a_segment_is_refused(void **state)
 {
     struct run *run = new_log(11);
@@ -243,7 +247,8 @@ static void a_foreign_segment_is_refused(void **state)
     run_free(run);
 }
 
-/* Change a byte of a record, and correct its checksum. */
+/* Change a byte of the record at `record` in the first segment, and correct the
+ * record's checksum. */
 static void change_record(struct run *run, uint64_t record, uint64_t offset,
                           uint8_t byte)
 {
@@ -260,7 +265,7 @@ static void change_record(struct run *run, uint64_t record, uint64_t offset,
         sim_disk_poke(run->sim, FIRST, record + i, (uint8_t)(sum >> (8 * i)));
 }
 
-/* A valid checksum does not make a record one that can be next. */
+/* A record with a valid checksum must also fit the state before it. */
 static void a_record_that_contradicts_the_log_is_refused(void **state)
 {
     static const struct {
@@ -272,7 +277,7 @@ static void a_record_that_contradicts_the_log_is_refused(void **state)
         {48, 99}, /* another last index */
         {56, 99}, /* another last term */
         {64, 7},  /* an unknown item */
-        {65, 99}, /* entries behind a gap */
+        {65, 99}, /* entries after a gap */
         {73, 0},  /* no entries */
         {73, 99}, /* too many entries */
         {77, 0},  /* an entry without a term */
@@ -307,7 +312,8 @@ static void a_segment_without_records_before_others_is_refused(void **state)
     run_free(run);
 }
 
-/* Only one segment is prepared at a time. */
+/* Only one segment is prepared in advance, so a second one without records
+ * means that records are lost. */
 static void two_segments_without_records_are_refused(void **state)
 {
     struct run *run = new_log(2);

@@ -44,7 +44,8 @@ static void expect_dead(struct run *run)
                HF_ESYSTEM);
 }
 
-/* Run until an operation fails with EIO. False if the script ends first. */
+/* Run random steps until operation `op` fails with EIO. Returns false if the
+ * steps end first. */
 static bool fail_with_eio(uint64_t op, enum sim_crash pattern)
 {
     struct run *run = run_new(11);
@@ -58,7 +59,7 @@ static bool fail_with_eio(uint64_t op, enum sim_crash pattern)
     if (error.code)
         expect_dead(run);
     else
-        /* A snapshot failed: the node stops for that reason. */
+        /* The log is not dead: if a step failed, it was one of a snapshot. */
         assert_true(!failed || run->error.code == HF_ESYSTEM);
     run_close(run);
     sim_disk_crash(run->sim, pattern, op);
@@ -78,8 +79,9 @@ static void an_error_at_any_operation_ends_the_log(void **state)
     assert_true(op > 100);
 }
 
-/* The bytes may be in the page cache, marked as clean: nobody may rely on
- * them, and the flush cannot be repeated. */
+/* After a failed sync, the kernel may regard pages as clean that it has not
+ * written. So the record does not count as durable, and repeating the flush
+ * would not make it durable. */
 static void a_failed_sync_is_never_repeated(void **state)
 {
     struct run *run = run_new(12);
@@ -89,7 +91,7 @@ static void a_failed_sync_is_never_repeated(void **state)
     assert_true(run_vote(run, 1, 1));
     assert_true(run_append(run, 1, 1, 10));
     assert_true(hf_wal_flush_begin(run->wal, &flush));
-    /* Even if the error is a full disk. */
+    /* The log is dead even if the sync fails because of a full disk. */
     sim_disk_fail_at(run->sim, sim_disk_ops(run->sim) + 2, -ENOSPC, false);
     hf_wal_flush_run(&flush);
     assert_int_equal(flush.write_rc, 0);
@@ -101,8 +103,8 @@ static void a_failed_sync_is_never_repeated(void **state)
     run_free(run);
 }
 
-/* Make operation `op` of opening fail, which may include resetting the log. The
- * next attempt succeeds. */
+/* Make each operation of opening a log fail once; `with_reset` makes opening
+ * reset the log, too. The next attempt succeeds. */
 static void fail_while_opening(bool with_reset)
 {
     enum hf_err err = HF_ESYSTEM;
@@ -150,8 +152,9 @@ static bool is_dead(const struct run *run)
     return error.code != HF_OK || run->has_stopped;
 }
 
-/* The disk is full from operation `op` on. When there is space again, the run
- * continues as if nothing had happened, unless a sync failed. */
+/* The disk is full at operation `op`, and from then on if `forever`. When there
+ * is space again, the run continues as if nothing had happened, unless a sync
+ * failed. Returns false if the run ends before the operation. */
 static bool fill_disk_at(uint64_t op, bool forever)
 {
     struct run *run = run_new(14);
@@ -205,7 +208,7 @@ static void a_full_disk_leaves_room_for_releasing_work(void **state)
     assert_true(run_snapshot(run, 0));
     settle(run);
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_OK);
-    /* Less than a segment is left. */
+    /* The disk has less space left than a segment needs. */
     sim_disk_set_capacity(run->sim, sim_disk_used(run->sim) + 2048);
     while (hf_wal_space(run->wal) == HF_WAL_SPACE_OK && records < 1000) {
         append_one(run);
@@ -215,7 +218,7 @@ static void a_full_disk_leaves_room_for_releasing_work(void **state)
     }
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
 
-    /* At least one whole segment is left. */
+    /* The reserve has room for at least one whole segment. */
     for (unsigned i = 0; i < MODEL_SEGMENT_SIZE / 1024; i++) {
         append_one(run);
         assert_true(run_flush(run));

@@ -68,7 +68,8 @@ static void stop_worker(struct worker *worker)
     (void)sem_destroy(&worker->done);
 }
 
-/* Whether the job of the worker has ended; waits for it if `wait`. */
+/* Returns true if a job of the worker has ended since the last call. With
+ * `wait`, waits for the end of the job. */
 static bool has_ended(struct worker *worker, bool wait)
 {
     if (!worker->is_busy)
@@ -85,7 +86,7 @@ static void start_job(struct worker *worker)
     (void)sem_post(&worker->start);
 }
 
-/* One turn of the owner. */
+/* As the owner, end jobs that have run, and start new ones. */
 static void turn(struct hf_wal *wal, struct worker *flusher,
                  struct worker *keeper, bool wait)
 {

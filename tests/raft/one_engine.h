@@ -1,4 +1,5 @@
-/* one_engine.h - one engine, whose peers the test plays by hand. */
+/* one_engine.h - the fixture of cases with one engine: the case itself makes
+ * the messages of the other nodes. */
 #ifndef HF_TESTS_RAFT_ONE_ENGINE_H
 #define HF_TESTS_RAFT_ONE_ENGINE_H
 
@@ -73,7 +74,8 @@ static inline void one_start(struct one *one)
         HF_OK);
 }
 
-/* A cluster that has a snapshot at `index`, and the log after it. */
+/* Let the node start with a snapshot at `index`, and a log that begins after
+ * it. */
 static inline void one_load_snapshot(struct one *one, uint64_t index,
                                      uint64_t term, struct hf_buf *members)
 {
@@ -112,7 +114,7 @@ static inline void one_tick_after(struct one *one, uint32_t ms)
         one_step(one, (struct hf_engine_event){.kind = HF_ENGINE_TICK}), HF_OK);
 }
 
-/* All writes so far are durable. */
+/* Report to the engine that all writes so far are durable. */
 static inline void one_persist(struct one *one)
 {
     uint64_t write = one->engine.last_write;
@@ -142,7 +144,8 @@ static inline enum hf_err one_append(struct one *one, uint64_t leader,
                                                       commit, entries, count}});
 }
 
-/* The first message of this kind in the last update. */
+/* Returns the first message of this kind to `peer` in the last update, or
+ * NULL. */
 static inline const struct hf_message *one_find(const struct one *one,
                                                 enum hf_message_kind kind,
                                                 uint64_t peer)

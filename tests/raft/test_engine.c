@@ -1,4 +1,5 @@
-/* The engine, one step at a time: what it asks to store and to send. */
+/* test_engine.c - what one step of the engine asks its caller to store and to
+ * send. */
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -129,7 +130,7 @@ static void a_no_op_with_uncommitted_entries_is_appended_once(void **state)
     one_fini(&one);
 }
 
-/* Submit commands of `size` bytes. */
+/* Submit `count` commands of `size` bytes each. */
 static enum hf_err submit(struct one *one, size_t count, size_t size)
 {
     struct hf_bytes *commands = calloc(count, sizeof(*commands));
@@ -230,7 +231,7 @@ static void entries_of_earlier_terms_are_not_committed_alone(void **state)
     one_load_first(&one);
     one_load(&one, 1);
     one_start(&one);
-    one_elect(&one); /* appends 3 */
+    one_elect(&one); /* appends entry 3 */
     one_persist(&one);
     acknowledge(&one, 2, 2);
     assert_int_equal(one.update.commit, 1);
@@ -346,7 +347,7 @@ static void the_flush_of_replaced_entries_is_not_acknowledged(void **state)
     one_start(&one);
     assert_int_equal(one_append(&one, 2, 2, 1, 1, 3, 1), HF_OK);
     replaced = one.update.write;
-    /* The leader of term 3 replaces 3 and 4. */
+    /* The leader of term 3 replaces entries 3 and 4. */
     assert_int_equal(one_append(&one, 3, 3, 2, 2, 2, 1), HF_OK);
     assert_int_equal(one.update.first, 3);
     assert_int_equal(
@@ -384,7 +385,7 @@ static void a_vote_is_sent_after_it_is_durable(void **state)
     write = one.update.write;
     assert_true(write > 0);
     assert_int_equal(one.update.after, write);
-    /* What follows waits, too. */
+    /* Later messages wait for the same write. */
     assert_int_equal(one_append(&one, 2, 2, 9, 2, 0, 1), HF_OK);
     assert_non_null(one_find(&one, HF_MESSAGE_APPEND_RESULT, 2));
     assert_int_equal(one.update.after, write);
@@ -472,7 +473,8 @@ static void a_snapshot_is_installed_before_anything_is_applied(void **state)
     assert_int_equal(one.engine.log.last, 20);
     assert_int_equal(receive_snapshot(&one, 21, 2), HF_EBUSY);
     assert_int_equal(take_snapshot(&one, 1), HF_ESTATE);
-    /* The leader's heartbeat says that it is committed. */
+    /* The leader's heartbeat says that entry 20 is committed, but the snapshot
+     * is not installed yet. */
     assert_int_equal(one_append(&one, 2, 2, 20, 2, 0, 20), HF_OK);
     assert_int_equal(one.update.commit, 0);
     one_persist(&one);

@@ -1,6 +1,7 @@
-/* The rules that keep defects of libraft away (src/raft/rules.h), each in the
- * smallest situation in which it matters. Random simulations reach some of them
- * once in thousands of seeds. */
+/* test_engine_rules.c - the rules against defects of libraft
+ * (src/raft/rules.h), each in the smallest situation in which it matters.
+ * Random simulations reach some of these situations once in thousands of
+ * seeds. */
 #include "raft/one_engine.h"
 
 /* ---- Rule 3 -------------------------------------------------------------*/
@@ -33,7 +34,7 @@ static void start_compacted(struct one *one, struct hf_buf *members)
     one_start(one);
 }
 
-/* Entries 6 to 12; the follower has forgotten 5. */
+/* The append has entries 6 to 12, and the follower has forgotten entry 5. */
 static void an_append_from_before_the_snapshot_is_accepted(void **state)
 {
     struct hf_buf members = {0};
@@ -52,8 +53,8 @@ static void an_append_from_before_the_snapshot_is_accepted(void **state)
     hf_buf_fini(&members);
 }
 
-/* prev_index 0 is never checked against the log, so that the library would
- * overwrite what is committed. */
+/* The library does not compare a prev_index of 0 with the log, so without the
+ * rule it would overwrite committed entries. */
 static void an_append_from_the_beginning_overwrites_nothing(void **state)
 {
     struct hf_buf members = {0};
@@ -241,7 +242,8 @@ static void a_silent_leader_is_forgotten_after_the_minimum_timeout(void **state)
     one_fini(&one);
 }
 
-/* The leader was forgotten while entries of it were being flushed. */
+/* The node forgets the leader while entries of that leader are being
+ * flushed. */
 static void nothing_is_sent_to_a_forgotten_leader(void **state)
 {
     struct one one;

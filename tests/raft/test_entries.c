@@ -1,4 +1,5 @@
-/* The log in memory, and what is durable of it. */
+/* test_entries.c - the log in memory (entries.h), and which part of it is
+ * durable (writes.h). */
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -70,8 +71,8 @@ static void a_compacted_log_knows_the_term_of_its_base(void **state)
     assert_int_equal(hf_entries_term(&log, 7), 2);
     assert_int_equal(hf_entries_term(&log, 6), 0);
     assert_int_equal(hf_entries_term(&log, 8), 2);
-    hf_entries_compact(&log, 3);  /* already gone */
-    hf_entries_compact(&log, 11); /* not here */
+    hf_entries_compact(&log, 3);  /* before the base */
+    hf_entries_compact(&log, 11); /* after the last entry */
     assert_int_equal(log.base_index, 7);
     hf_entries_compact(&log, 10);
     assert_int_equal(log.bytes, 0);
@@ -144,7 +145,7 @@ static void the_log_has_a_limit(void **state)
     hf_entries_fini(&log);
 }
 
-/* The naive twin: an array of terms. */
+/* A plain array of terms is the model that the log is compared with. */
 static void random_changes_agree_with_an_array(void **state)
 {
     static uint64_t terms[5000];

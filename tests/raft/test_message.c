@@ -1,4 +1,4 @@
-/* Messages, members and frames as bytes. */
+/* test_message.c - messages, members and frames as bytes. */
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -45,7 +45,8 @@ static enum hf_err decode(const struct hf_buf *buf, struct hf_message *message)
     return hf_message_decode(&reader, message);
 }
 
-/* A decoded message is equal if its encoding is. */
+/* Encode, decode and encode again: equal bytes mean that the decoded message is
+ * equal, too. */
 static void every_kind_survives_encoding(void **state)
 {
     (void)state;
@@ -108,7 +109,8 @@ static void truncated_and_extended_messages_are_refused(void **state)
     }
 }
 
-/* What the library asserts, in builds that have assertions. */
+/* The library only asserts these conditions, and its assertions are compiled
+ * out, so decoding must check them. */
 static void appends_that_contradict_themselves_are_refused(void **state)
 {
     struct hf_entry strange[] = {{3, HF_ENTRY_COMMAND, {"a", 1}},
@@ -132,7 +134,7 @@ static void appends_that_contradict_themselves_are_refused(void **state)
     assert_int_equal(decode(&buf, &message), HF_EPROTO);
     buf.size = 0;
     append.append.count = 0;
-    append.append.prev_term = 0; /* of an entry that exists */
+    append.append.prev_term = 0; /* although prev_index is not 0 */
     hf_message_encode(&buf, &append);
     assert_int_equal(decode(&buf, &message), HF_EPROTO);
     hf_buf_fini(&buf);

@@ -1,4 +1,5 @@
-/* Rounds for reads, and the vote on a lost leader. */
+/* test_rounds.c - rounds for linearizable reads (rounds.h), and reports of a
+ * lost leader (lost.h). */
 #include "base/limits.h"
 #include "lib/runner.h"
 #include "raft/lost.h"
@@ -93,7 +94,7 @@ static void a_deposed_leader_answers_nothing(void **state)
     hf_rounds_echo(&rounds, 2, 5, number);
     assert_false(hf_rounds_take(&rounds, 1, &read));
     assert_int_equal(hf_rounds_add(&rounds, 1, 2), HF_ESTATE);
-    hf_rounds_lead(&rounds, 9); /* it leads again */
+    hf_rounds_lead(&rounds, 9); /* the node leads again */
     assert_int_equal(hf_rounds_add(&rounds, 1, 3), HF_OK);
     hf_rounds_echo(&rounds, 2, 9, number);
     assert_false(hf_rounds_take(&rounds, 1, &read));
@@ -170,7 +171,7 @@ static void one_broken_connection_deposes_no_leader(void **state)
     report(&lost, 2, 5, 5, 10);
     report(&lost, 2, 5, 5, 10);
     assert_false(hf_lost_elects(&lost, 5, 1000)); /* 2 of 4 */
-    report(&lost, 9, 5, 5, 10);                   /* a stranger */
+    report(&lost, 9, 5, 5, 10);                   /* not a voter */
     assert_false(hf_lost_elects(&lost, 5, 1000));
     report(&lost, 3, 5, 5, 10);
     assert_true(hf_lost_elects(&lost, 5, 1000));
@@ -204,7 +205,7 @@ static void reports_of_other_terms_do_not_count(void **state)
     report(&lost, 1, 5, 5, 10);
     report(&lost, 2, 4, 4, 10);
     assert_false(hf_lost_elects(&lost, 5, 1000));
-    report(&lost, 2, 6, 5, 10); /* forgets those of term 5 */
+    report(&lost, 2, 6, 5, 10); /* removes the reports of term 5 */
     assert_false(hf_lost_elects(&lost, 5, 1000));
     assert_false(hf_lost_elects(&lost, 6, 1000));
     report(&lost, 1, 6, 5, 10);

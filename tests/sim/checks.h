@@ -1,11 +1,12 @@
 /* checks.h - what must hold in every simulated cluster, after every step.
  *
  *   1. A term has at most one leader.
- *   2. Entries of equal index and term are equal, and so are those before them.
+ *   2. Entries of equal index and term are equal, and so are all entries before
+ *      them.
  *   3. A new leader has all entries that were committed in earlier terms.
  *   4. What is committed is durable on a majority, and never changes.
  *   5. A node's commit index never decreases while it runs.
- *   6. Equal applied indexes have equal states.
+ *   6. Nodes that have applied the same index have equal states.
  *   7. A node votes for one candidate in a term.
  *   8. A linearizable read sees everything that was acknowledged before it.
  *
@@ -28,8 +29,8 @@ struct sim_seen {
 struct sim_history {
     struct sim_seen *seen;
     uint64_t committed_term; /* of the entry; 0: not committed */
-    uint64_t committed_in;   /* the term of the leader that committed it */
-    uint64_t state;          /* hash after it was applied; 0: not applied */
+    uint64_t committed_in;   /* term of the leader that committed the entry */
+    uint64_t state;          /* hash after the entry; 0: not applied */
 };
 
 struct sim_term {
@@ -45,13 +46,13 @@ struct sim_checks {
     uint64_t committed;     /* highest index that is committed */
     struct sim_term *terms; /* by term */
     size_t term_capacity;
-    uint64_t acknowledged; /* highest index that a client knows about */
+    uint64_t acknowledged; /* highest index that a client was answered for */
     uint64_t leaders, commits, reads, installs, restarts;
 };
 
 void sim_checks_fini(struct sim_checks *checks);
 
-/* A node has appended or loaded entries. */
+/* Check entries that a node has appended or loaded. */
 void sim_checks_entries(struct sim_checks *checks, struct sim_node *node,
                         uint64_t first, uint64_t last);
 void sim_checks_leader(struct sim_checks *checks, struct sim_node *node);
@@ -60,7 +61,8 @@ void sim_checks_commit(struct sim_checks *checks, struct sim_node *node,
 void sim_checks_applied(struct sim_checks *checks, const struct sim_node *node);
 void sim_checks_vote(struct sim_checks *checks, const struct sim_node *node,
                      uint64_t term, uint64_t candidate);
-/* A read that must see `acknowledged` is answered. */
+/* Check a read at the time of its answer: it must see the entries up to
+ * `acknowledged`. */
 void sim_checks_read(struct sim_checks *checks, const struct sim_node *node,
                      uint64_t acknowledged);
 

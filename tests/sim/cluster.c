@@ -5,7 +5,7 @@
 
 #include "lib/runner.h"
 
-#define TIMEOUT_MS 20000 /* progress after all faults have ended */
+#define TIMEOUT_MS 20000 /* for progress after all faults have ended */
 
 #define TRACE(cluster, ...)                                                    \
     do {                                                                       \
@@ -42,7 +42,8 @@ static hf_time on_delivery(void *arg, unsigned from, unsigned to,
     return sim_node_deliver(&cluster->nodes[to], from, data, size);
 }
 
-/* A seed with few kinds of faults gets deeper into the others. */
+/* Leave out some kinds of faults: a seed with few kinds reaches more situations
+ * with each of them. */
 static void draw_kinds(struct sim_cluster *cluster)
 {
     bool *kinds[] = {
@@ -56,7 +57,7 @@ static void draw_kinds(struct sim_cluster *cluster)
         *kinds[i] &= draw_chance(cluster, 75);
 }
 
-/* What all nodes of this seed have in common. */
+/* Configure a node as the plan and the seed say. */
 static void configure_node(struct sim_cluster *cluster, struct sim_node *node)
 {
     node->schedule = &cluster->schedule;
@@ -136,7 +137,7 @@ enum hf_err sim_cluster_submit(struct sim_cluster *cluster,
     return sim_node_submit(node, &command, 1);
 }
 
-/* A node that is not stopped, or NULL. */
+/* Draw a node. Returns NULL if that node is down or stopped. */
 static struct sim_node *draw_node(struct sim_cluster *cluster)
 {
     struct sim_node *node =
@@ -146,7 +147,7 @@ static struct sim_node *draw_node(struct sim_cluster *cluster)
                                                                        : NULL;
 }
 
-/* Clients know nothing: they ask any node, also deposed leaders. */
+/* Clients do not know the leader: they ask any node, deposed leaders, too. */
 static void act_as_client(struct sim_cluster *cluster)
 {
     struct sim_node *node = draw_node(cluster);
@@ -166,7 +167,7 @@ static void act_as_client(struct sim_cluster *cluster)
 
 /* ---- Faults -------------------------------------------------------------*/
 
-/* Any node, or the leader. */
+/* Choose the node that a fault hits, more often the leader than others. */
 static unsigned draw_victim(struct sim_cluster *cluster)
 {
     struct sim_node *leader = sim_cluster_leader(cluster);
@@ -200,7 +201,8 @@ static void heal_links(struct sim_cluster *cluster)
     memset(cluster->network.is_cut, 0, sizeof(cluster->network.is_cut));
 }
 
-/* The connections of a dead process are reset, where they are not cut. */
+/* In half of the crashes, the followers notice that their connections to the
+ * dead process are reset, unless the link is cut. */
 static void crash_node(struct sim_cluster *cluster, unsigned victim)
 {
     bool notice = draw_chance(cluster, 50);
@@ -256,7 +258,7 @@ static void transfer_leadership(struct sim_cluster *cluster)
                         .peer = 1 + draw_below(cluster, cluster->count)});
 }
 
-/* One connection breaks although its peer is well. */
+/* The connection of one node to the leader breaks, although the leader runs. */
 static void reset_connection(struct sim_cluster *cluster)
 {
     struct sim_node *node = draw_node(cluster);
@@ -381,7 +383,7 @@ struct sim_node *sim_cluster_await_leader(struct sim_cluster *cluster)
     return leader;
 }
 
-/* Whether all running nodes have applied `index`. */
+/* Returns true if all running nodes have applied `index`. */
 static bool have_applied(const struct sim_cluster *cluster, uint64_t index)
 {
     for (unsigned i = 0; i < cluster->count; i++) {
@@ -410,7 +412,7 @@ void sim_cluster_check_progress(struct sim_cluster *cluster)
                    (unsigned long long)wanted);
             fail();
         }
-        /* A leader may be deposed, and its entry lost: there are more. */
+        /* Submit again: a leader may be deposed, and its last entry lost. */
         if (leader)
             (void)sim_cluster_submit(cluster, leader);
         if (leader && cluster->checks.reads == reads)

@@ -12,11 +12,11 @@ struct sim_plan {
     unsigned nodes;
     bool swarm;     /* each seed leaves out some of the kinds below */
     bool network;   /* loss, delay, repeats, reordering */
-    bool cuts;      /* one-way, two-way, aimed at the leader */
-    bool crashes;   /* aimed at the leader, too; a part of the disk is lost */
+    bool cuts;      /* of links, in one direction or both */
+    bool crashes;   /* which lose a part of what was not flushed */
     bool stops;     /* as by SIGSTOP */
-    bool clocks;    /* that run up to 5 percent fast or slow */
-    bool slow_disk; /* flushes of up to 120 ms */
+    bool clocks;    /* which run up to 5 percent fast or slow */
+    bool slow_disk; /* flushes of up to a second */
     bool snapshots;
     bool transfers;
 };
@@ -42,18 +42,19 @@ void sim_cluster_fini(struct sim_cluster *cluster);
 /* Let time pass without clients and without new faults. */
 void sim_cluster_run(struct sim_cluster *cluster, uint32_t ms);
 
-/* Let clients act and faults happen. */
+/* Let time pass while clients act and faults happen. */
 void sim_cluster_torture(struct sim_cluster *cluster, uint32_t ms);
 
-/* End all faults except that `dead` nodes stay down, and check that the others
- * commit and agree. */
+/* End all faults, except that the first `dead` nodes stay down. */
 void sim_cluster_heal(struct sim_cluster *cluster, unsigned dead);
+
+/* Check that the running nodes commit, apply and answer reads. */
 void sim_cluster_check_progress(struct sim_cluster *cluster);
 
 /* The running node that leads in the highest term, or NULL. */
 struct sim_node *sim_cluster_leader(struct sim_cluster *cluster);
 
-/* Wait until there is a leader that can read. */
+/* Let time pass until a leader can answer reads, and return it. */
 struct sim_node *sim_cluster_await_leader(struct sim_cluster *cluster);
 
 /* Submit one command to `node`. */

@@ -4,12 +4,12 @@
 
 #include "lib/runner.h"
 
-/* Bytes on their way. */
+/* Bytes that were sent and have not arrived. */
 struct segment {
     struct hf_dlist link;
     struct sim_event arrive;
     struct sim_conn *conn;
-    uint64_t number; /* of the connection that they were sent on */
+    uint64_t number; /* the `link` on which the bytes were sent */
     size_t size;
     uint8_t bytes[];
 };
@@ -131,7 +131,7 @@ void sim_conns_start(struct sim_nodes *nodes, unsigned number)
 }
 
 /* A process that dies closes its connections. A machine that dies does not: the
- * others find out when they connect to its next process. */
+ * other nodes notice when they connect to the next process of the node. */
 void sim_conns_stop(struct sim_nodes *nodes, unsigned number, bool silent)
 {
     for (unsigned i = 0; i < nodes->count; i++) {
@@ -192,7 +192,8 @@ static void on_arrive(struct sim_event *event)
         sim_schedule_set(&nodes->schedule, event, nodes->schedule.now + 10);
         return;
     }
-    hf_dlist_remove(&segment->link); /* the node may close the connection */
+    /* Remove it first: the node may close the connection, and free the rest. */
+    hf_dlist_remove(&segment->link);
     if (to->node && segment->number == conn->link) {
         hf_node_set_time(to->node, sim_node_now(to));
         hf_node_on_link_data(to->node, conn->link, segment->bytes,
@@ -237,8 +238,8 @@ static void mix_hash(struct sim_nodes *nodes, uint64_t link, const void *bytes,
     nodes->hash = hf_siphash(&seed, bytes, size);
 }
 
-/* The first bytes of a connection are its HELLO, which is never lost, so that
- * the rest can be understood. */
+/* The first bytes of a connection are its HELLO. It is never lost, repeated or
+ * overtaken, because the receiver needs it to interpret the rest. */
 void sim_conns_send(struct sim_nodes *nodes, uint64_t link, const void *bytes,
                     size_t size)
 {
@@ -269,7 +270,7 @@ void sim_nodes_cut(struct sim_nodes *nodes, unsigned from, unsigned to)
     nodes->conns[from][to].is_cut = true;
 }
 
-/* Some connections have broken meanwhile, others go on. */
+/* End all cuts. Some connections have broken meanwhile, others continue. */
 void sim_nodes_heal(struct sim_nodes *nodes)
 {
     for (unsigned i = 0; i < nodes->count * nodes->count; i++) {

@@ -7,14 +7,15 @@
 void sim_conns_init(struct sim_nodes *nodes);
 void sim_conns_fini(struct sim_nodes *nodes);
 
-/* Node `number` runs now, or is down. */
+/* Node `number` has started, or goes down. The other nodes see its connections
+ * closed, unless it is `silent`. */
 void sim_conns_start(struct sim_nodes *nodes, unsigned number);
 void sim_conns_stop(struct sim_nodes *nodes, unsigned number, bool silent);
 
 void sim_conns_send(struct sim_nodes *nodes, uint64_t link, const void *bytes,
                     size_t size);
 
-/* The receiver closes the connection. */
+/* Close the connection `link`, as its receiver. */
 void sim_conns_close(struct sim_nodes *nodes, uint64_t link);
 
 #endif

@@ -6,7 +6,7 @@
 #include "node/state.h"
 #include "sim/lock_history.h"
 
-#define MARGIN_PPM 20000 /* twice the largest error of a clock's rate */
+#define MARGIN_PPM 20000 /* two clocks, each up to 1 percent wrong */
 
 static uint32_t below(struct lock_client *client, uint32_t bound)
 {
@@ -39,7 +39,7 @@ static uint64_t conn_of(const struct lock_client *client)
     return client->number + 1;
 }
 
-/* The outcome is handled after the turn of the node. */
+/* Handle the outcome later, because the node is in the middle of its turn. */
 static void on_done(struct hf_node_request *request,
                     const struct hf_node_outcome *outcome)
 {
@@ -53,7 +53,7 @@ static void on_done(struct hf_node_request *request,
     wake_in(client, 0);
 }
 
-/* Connect to another node, if that is up. */
+/* Choose a node at random, and connect to it if it is up. */
 static void move(struct lock_client *client)
 {
     struct sim_nodes *nodes = client->all->nodes;
@@ -111,7 +111,7 @@ static void send(struct lock_client *client, struct hf_command *command,
 static void go_idle(struct lock_client *client)
 {
     client->step = STEP_IDLE;
-    client->has_lock_op = false; /* if it has not ended, it is unknown */
+    client->has_lock_op = false; /* the result of an open LOCK stays unknown */
     wake_in(client, 1 + below(client, 100));
 }
 
@@ -203,7 +203,8 @@ static void hold(struct lock_client *client)
     wake_in(client, 1 + below(client, client->ttl_ms / 2));
 }
 
-/* A grant whose validity is known. */
+/* Hold the lock if it is valid, by a lease that began at `base` or later.
+ * Otherwise renew it first. */
 static void on_granted(struct lock_client *client, hf_time base)
 {
     count_validity(client, base);
@@ -251,7 +252,7 @@ static void confirm_grant(struct lock_client *client)
 
 /* ---- Answers ------------------------------------------------------------*/
 
-/* The session is gone, so nobody can tell what became of the command. */
+/* Without its session, the client cannot learn the result of its command. */
 static void forget_session(struct lock_client *client)
 {
     struct sim_node *node = node_of(client);
@@ -297,7 +298,7 @@ static void on_renewed(struct lock_client *client)
     if (!err)
         count_validity(client, client->renew_sent);
     if (!err && client->valid_until <= local_now(client)) {
-        go_idle(client); /* too late: it is unknown what was renewed */
+        go_idle(client); /* the validity has ended already */
         return;
     }
     if (!is_first || !err)
@@ -436,7 +437,7 @@ static void on_wake(struct sim_event *event)
     else if (client->step == STEP_CONFIRM && !client->is_confirming)
         confirm_grant(client);
     else
-        ask(client); /* the node went down, or was not there */
+        ask(client); /* again, because the node was down or has gone down */
 }
 
 /* ---- Nodes --------------------------------------------------------------*/

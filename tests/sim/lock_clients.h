@@ -23,8 +23,8 @@ enum lock_step {
     STEP_OPEN,
     STEP_LOCK,
     STEP_WAIT,    /* in the queue */
-    STEP_LOOKUP,  /* in the queue, and checks that */
-    STEP_CONFIRM, /* was granted the key, and renews before it believes that */
+    STEP_LOOKUP,  /* looks up whether it is still in the queue */
+    STEP_CONFIRM, /* was granted the key, and renews to learn its validity */
     STEP_HOLD,
     STEP_RENEW,
     STEP_UNLOCK,
@@ -47,7 +47,7 @@ struct lock_client {
     bool is_asking;   /* a node has the request */
     bool is_answered; /* `outcome` is not handled yet */
     struct hf_node_outcome outcome;
-    hf_time give_up; /* of the command */
+    hf_time give_up; /* when to give up the command, by its own clock */
 
     unsigned key;
     struct hf_nonce nonce;
@@ -55,11 +55,11 @@ struct lock_client {
     uint64_t token;
     hf_time lock_sent, renew_sent; /* first sends, by its own clock */
     hf_time valid_until;           /* by its own clock */
-    hf_time pushed_base;           /* if has_base: of a grant that was pushed */
+    hf_time pushed_base;           /* if has_base: earliest start of a lease */
     bool has_base;
     bool is_confirming; /* the RENEW of STEP_CONFIRM is under way */
     hf_time hold_until, wait_until;
-    size_t lock_op, op; /* of the recorder */
+    size_t lock_op, op; /* numbers of operations in the recorder */
     bool has_lock_op;   /* the LOCK has not ended */
 };
 
@@ -78,11 +78,11 @@ void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
                        uint64_t seed);
 void lock_clients_fini(struct lock_clients *clients);
 
-/* A node has started, or goes down with everything that was asked of it. */
+/* A node has started, or goes down: requests to it are not answered. */
 void lock_clients_on_start(struct lock_clients *clients, struct sim_node *node);
 void lock_clients_on_down(struct lock_clients *clients, struct sim_node *node);
 
-/* Whether all clients are idle. */
+/* Returns true if all clients are idle. */
 bool lock_clients_are_idle(const struct lock_clients *clients);
 
 #endif

@@ -19,7 +19,7 @@ uint64_t lock_history_now(struct lock_clients *clients)
     return now;
 }
 
-/* An instant of the client's clock, rounded down. */
+/* Convert an instant of the client's clock to simulated time, rounded down. */
 static uint64_t global_ns(const struct lock_client *client, hf_time local)
 {
     return (uint64_t)local * 1000000 / (uint64_t)(1000000 + client->drift) *

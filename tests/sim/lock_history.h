@@ -6,14 +6,14 @@
 
 extern const char *const lock_keys[LOCK_KEYS_MAX];
 
-/* Nanoseconds that never repeat. */
+/* The simulated time in nanoseconds, larger for every call. */
 uint64_t lock_history_now(struct lock_clients *clients);
 
 void lock_history_begin(struct lock_client *client, enum hf_op_kind kind);
 void lock_history_end(struct lock_client *client, enum hf_op_kind kind,
                       enum hf_err err);
 
-/* Check the whole history; fails the test. */
+/* Check the whole history. An error fails the test. */
 void lock_history_check(struct lock_clients *clients);
 
 #endif

@@ -13,17 +13,18 @@
 struct sim_network_odds {
     unsigned lose, repeat, slow;
     uint32_t quick_ms; /* the longest delay of most frames */
-    uint32_t slow_ms;  /* and of slow ones, which others overtake */
+    uint32_t slow_ms;  /* the longest delay of slow frames */
 };
 
 struct sim_network {
     struct sim_schedule *schedule;
     struct hf_random *random;
     struct sim_network_odds odds;
-    bool is_cut[SIM_NODES_MAX][SIM_NODES_MAX]; /* [from][to] */
+    /* [from][to]; a cut also loses the frames that are on their way. */
+    bool is_cut[SIM_NODES_MAX][SIM_NODES_MAX];
     struct hf_dlist flying;
-    /* A frame arrives. Returns 0, or the time at which it arrives again,
-     * because the receiver is stopped. */
+    /* Called when a frame arrives. Returns 0, or the time at which the frame is
+     * to arrive again, because the receiver is stopped. */
     hf_time (*deliver)(void *arg, unsigned from, unsigned to,
                        const uint8_t *data, size_t size);
     void *arg;
@@ -34,11 +35,11 @@ void sim_network_init(struct sim_network *network,
                       struct sim_schedule *schedule, struct hf_random *random);
 void sim_network_fini(struct sim_network *network);
 
-/* Send a copy of the frame. */
+/* Send a copy of the frame from node `from` to node `to`. */
 void sim_network_send(struct sim_network *network, unsigned from, unsigned to,
                       const uint8_t *data, size_t size);
 
-/* Frames that are on their way when a link is cut are lost, too. */
+/* End all cuts, losses, repeats and long delays. */
 void sim_network_heal(struct sim_network *network);
 
 #endif

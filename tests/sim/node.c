@@ -13,7 +13,8 @@ static hf_time local_now(const struct sim_node *node)
     return node->schedule->now * (100 + node->clock_percent) / 100;
 }
 
-/* When the node's clock shows at least `local`. */
+/* The simulated time at which the node's clock shows `local` or a little
+ * more. */
 static hf_time time_of(const struct sim_node *node, hf_time local)
 {
     return local * 100 / (100 + node->clock_percent) + 1;
@@ -27,8 +28,8 @@ static void free_outgoing(struct sim_outgoing *outgoing)
     free(outgoing);
 }
 
-/* Remove the first frame of the outbox whose write is durable, if the next frame
- * is one. */
+/* Remove the first frame of the outbox. Returns NULL if there is none, or if it
+ * still waits for its write: frames are sent in order. */
 static struct sim_outgoing *take_outgoing(struct sim_node *node,
                                           uint64_t durable)
 {
@@ -80,7 +81,7 @@ void sim_node_send(struct sim_node *node, const struct hf_message *message,
         outgoing->vote_term = message->term;
 }
 
-/* Send a message of our own to all other voters. */
+/* Send a message that is not the engine's to all other voters. */
 void sim_node_send_to_voters(struct sim_node *node, struct hf_message message)
 {
     for (size_t i = 0; i < node->members.count; i++) {
@@ -106,8 +107,8 @@ static void send_snapshot(struct sim_node *node, uint64_t peer)
     hf_buf_u64(&outgoing->frame, snapshot->hash);
 }
 
-/* Send snapshots until they are acknowledged: a lost one must be repeated by the
- * node, because the library asks again only after half a minute. */
+/* Send snapshots again until they are acknowledged. The library repeats its
+ * request only after half a minute, which is too late for a lost snapshot. */
 static void repeat_snapshots(struct sim_node *node)
 {
     for (unsigned i = 0; i < node->members.count; i++) {
@@ -135,7 +136,7 @@ static void apply_entry(struct sim_node *node, const struct hf_entry *entry)
     for (size_t i = 0; i < entry->data.size; i++)
         node->hash = sim_mix(node->hash, bytes[i]);
     sim_checks_applied(node->checks, node);
-    /* The leader answers the client. */
+    /* The leader answers the client, so the entry is acknowledged. */
     if (hf_engine_role(&node->engine) == HF_ENGINE_LEADER &&
         entry->term == hf_engine_term(&node->engine) &&
         node->applied > node->checks->acknowledged)
@@ -162,7 +163,8 @@ static void apply_commits(struct sim_node *node, uint64_t commit)
     sim_node_answer_reads(node);
 }
 
-/* Take a snapshot of what is applied and durable, now and then. */
+/* Take a snapshot if `snapshot_every` entries were applied since the last one,
+ * and all of them are durable. */
 static void take_snapshot(struct sim_node *node)
 {
     struct sim_write *write;
@@ -222,8 +224,8 @@ static void follow_role(struct sim_node *node,
         sim_checks_leader(node->checks, node);
 }
 
-/* Entries count once the term is durable: before that, nobody knows of them, and
- * after a crash the same term may begin again. */
+/* Check entries only after the term is durable. Before that, they were not
+ * sent, and after a crash other entries may have the same term. */
 static void check_entries(struct sim_node *node)
 {
     if (hf_engine_after(&node->engine) > 0)
@@ -235,7 +237,7 @@ static void check_entries(struct sim_node *node)
     node->unchecked = node->engine.log.last + 1;
 }
 
-/* Nothing else goes out, so tell followers what is committed. */
+/* Tell followers the commit index, if no append of this update contained it. */
 static void tell_commits(struct sim_node *node)
 {
     struct hf_message message;
@@ -297,7 +299,8 @@ enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event)
 
 /* ---- Timers and flushes -------------------------------------------------*/
 
-/* Whether the process is stopped; then `event` happens later. */
+/* Returns true if the process is stopped, and moves `event` to the end of the
+ * stop. */
 static bool is_stopped(struct sim_node *node, struct sim_event *event)
 {
     if (node->stopped_until <= node->schedule->now)
@@ -339,7 +342,8 @@ static void on_retry(struct sim_event *event)
     }
 }
 
-/* Our own snapshot is durable, unless an installation has replaced it. */
+/* If the node's own snapshot is durable, report it to the engine, which refuses
+ * it if a received snapshot has replaced it. */
 static void finish_snapshot(struct sim_node *node)
 {
     struct sim_write *write;

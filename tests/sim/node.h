@@ -17,7 +17,7 @@
 /* The first byte of a snapshot in a frame, instead of a message's format. */
 #define SIM_NODE_SNAPSHOT 0xff
 
-/* Frames that wait for a write. */
+/* A frame that waits until the write `after` is durable. */
 struct sim_outgoing {
     struct hf_dlist link;
     uint64_t after;
@@ -37,7 +37,7 @@ struct sim_node {
     struct hf_membership members;
     struct hf_engine_config config;
     uint32_t snapshot_every; /* entries; 0: never */
-    int clock_percent;       /* by which its clock runs fast, or slow */
+    int clock_percent;       /* how much its clock runs fast; negative: slow */
     bool is_up;
     hf_time stopped_until; /* as by SIGSTOP */
     /* From here on, what a crash loses. */
@@ -47,21 +47,21 @@ struct sim_node {
     struct hf_lost lost;
     struct hf_dlist outbox;
     struct sim_event timer;
-    struct sim_event retry;         /* of rounds and snapshots */
-    bool is_sending[SIM_NODES_MAX]; /* a snapshot to this peer */
+    struct sim_event retry;         /* repeats rounds and snapshots */
+    bool is_sending[SIM_NODES_MAX]; /* a snapshot is being sent, by peer */
     uint64_t durable_write;
     uint64_t applied, hash;
     uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
     struct sim_event flushed;
-    uint64_t flushed_write; /* the process may be stopped and not know it */
-    bool is_taking;         /* a snapshot */
+    uint64_t flushed_write; /* durable, but a stopped process has not seen it */
+    bool is_taking;         /* a snapshot is being written */
     struct sim_snapshot taking;
     struct sim_snapshot installing;
-    /* And what it keeps. */
+    /* What a crash keeps. */
     struct sim_storage storage;
 };
 
-/* A node of a new cluster; sim_node_start() starts it. */
+/* Make a node of a new cluster; sim_node_start() starts it. */
 void sim_node_init(struct sim_node *node, uint64_t id,
                    const struct hf_membership *members);
 void sim_node_fini(struct sim_node *node);
@@ -70,21 +70,22 @@ void sim_node_fini(struct sim_node *node);
 void sim_node_start(struct sim_node *node);
 void sim_node_crash(struct sim_node *node);
 
-/* Step the engine and obey its update. An engine that stops is a failure. */
+/* Step the engine, and do what its update asks for. The test fails if the
+ * engine fails. */
 enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event);
 
-/* Submit commands. HF_ESTATE if it is not the leader. */
+/* Submit commands. Returns HF_ESTATE if the node does not lead. */
 enum hf_err sim_node_submit(struct sim_node *node, const uint64_t *commands,
                             size_t count);
 
-/* Start a linearizable read: it must see everything that is acknowledged
- * now. */
+/* Start a linearizable read, which must see everything that was acknowledged
+ * before this call. */
 enum hf_err sim_node_read(struct sim_node *node);
 
-/* The connection to the leader was reset. */
+/* The node notices that its connection to the leader was reset. */
 void sim_node_lose_leader(struct sim_node *node);
 
-/* A frame arrives; as sim_network.deliver. */
+/* A frame arrives. Returns what `deliver` of struct sim_network returns. */
 hf_time sim_node_deliver(struct sim_node *node, unsigned from,
                          const uint8_t *data, size_t size);
 

@@ -50,7 +50,7 @@ static void check_entry(struct node_checks *checks, struct sim_node *node,
         hf_entries_find(&node->node->engine.log, index);
 
     if (!entry)
-        return; /* it was in a snapshot */
+        return; /* the entry was in a snapshot */
     reserve(checks, index);
     if (checks->entries[index] == 0)
         checks->entries[index] = hash_entry(entry);

@@ -23,7 +23,8 @@ void node_checks_fini(struct node_checks *checks);
 void node_checks_on_start(struct node_checks *checks, struct sim_node *node);
 void node_checks_on_turn(struct node_checks *checks, struct sim_node *node);
 
-/* All nodes run and have applied the same: their tables are equal. */
+/* Check that all tables are equal. All nodes must run, and must have applied
+ * the same entries. */
 void node_checks_equal(struct node_checks *checks, struct sim_nodes *nodes);
 
 #endif

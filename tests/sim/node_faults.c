@@ -15,7 +15,8 @@ static void set_in(struct node_faults *faults, struct sim_event *event,
     sim_schedule_set(schedule, event, schedule->now + ms);
 }
 
-/* Half of the faults hit the leader, because it matters most. */
+/* Half of the faults hit the leader, because they have the most effect
+ * there. */
 static unsigned choose_node(struct node_faults *faults)
 {
     struct sim_node *leader = sim_nodes_leader(faults->nodes);
@@ -114,8 +115,8 @@ static void leave(struct node_faults *faults)
     sim_nodes_wake(faults->nodes, node->number);
 }
 
-/* A leader that has entries in flight dies before it can answer, and a node that
- * leaves ends. The crash of a process keeps what was written. */
+/* A crash during a flush hits a leader before it can answer its clients. A node
+ * that has left ends as a process does, so its disk keeps what was written. */
 void node_faults_on_turn(struct node_faults *faults, struct sim_node *node)
 {
     if (faults->leaving == node && hf_node_has_left(node->node)) {

@@ -32,7 +32,8 @@ struct node_faults {
 void node_faults_init(struct node_faults *faults, struct sim_nodes *nodes,
                       const struct node_faults_plan *plan, uint64_t seed);
 
-/* After a turn of a node: some faults come at the worst moment. */
+/* Call this after each turn of a node. It may crash the node during a flush,
+ * and ends a node that has shut down. */
 void node_faults_on_turn(struct node_faults *faults, struct sim_node *node);
 
 /* End all faults, and start all nodes. */

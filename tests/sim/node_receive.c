@@ -1,4 +1,5 @@
-/* What arrives at a simulated node: frames, and the calls of clients. */
+/* node_receive.c - what arrives at a simulated node: frames, and the calls of
+ * clients. */
 #include "lib/runner.h"
 #include "sim/node.h"
 

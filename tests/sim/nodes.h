@@ -1,9 +1,10 @@
 /* nodes.h - whole nodes over a simulated clock, network and disk.
  *
- * Each node has a disk that survives it. Connections are like TCP: in order,
- * complete until they break. The test, or a seed, decides when nodes crash, stop
- * or are cut off, how long messages and flushes take, and, to test more than a
- * network does, which messages are lost, repeated or overtaken. */
+ * The disk of a node survives a crash of the node. Connections are like those
+ * of TCP: bytes arrive in order and without gaps until the connection breaks.
+ * The test, or a seed, decides when nodes crash, stop or are cut off, and how
+ * long messages and flushes take. To test more than TCP allows, messages may
+ * also be lost, repeated or overtaken. */
 #ifndef HF_TESTS_SIM_NODES_H
 #define HF_TESTS_SIM_NODES_H
 
@@ -23,11 +24,11 @@ struct sim_conn {
     struct sim_nodes *nodes;
     unsigned from, to;
     uint64_t link;    /* 0: not connected */
-    uint64_t greeted; /* the link on which something was sent */
+    uint64_t greeted; /* the last link on which a HELLO was sent */
     bool is_cut;
     hf_time last;         /* when the last bytes arrive */
-    hf_time hello;        /* when the first ones do */
-    struct hf_dlist sent; /* bytes on their way */
+    hf_time hello;        /* when the first bytes arrive */
+    struct hf_dlist sent; /* bytes that have not arrived */
     struct sim_event connect;
 };
 
@@ -38,7 +39,7 @@ struct sim_node {
     struct hf_disk *attached;
     struct hf_node *node; /* NULL: it is down */
     hf_time paused_until;
-    hf_time ahead; /* of its clock */
+    hf_time ahead; /* what its clock shows at time 0 */
     int32_t drift; /* of its clock, in parts per million */
     bool is_crashing;
     struct sim_event turn, flush_end, upkeep_end, job_end;
@@ -54,9 +55,9 @@ struct sim_node {
 struct sim_nodes_odds {
     unsigned lose, repeat, overtake;
     uint32_t delay_ms;     /* the longest delay of most messages */
-    uint32_t slow_ms;      /* and of one in a hundred */
-    uint32_t flush_ms;     /* the longest flush, usually */
-    uint32_t slow_disk_ms; /* and one in fifty */
+    uint32_t slow_ms;      /* the longest delay of one message in a hundred */
+    uint32_t flush_ms;     /* the longest time of most flushes */
+    uint32_t slow_disk_ms; /* the longest time of one flush in fifty */
     uint32_t job_ms;
 };
 
@@ -68,7 +69,7 @@ struct sim_nodes {
     struct sim_conn conns[SIM_NODES][SIM_NODES]; /* [from][to] */
     uint64_t last_link;
     struct sim_nodes_odds odds;
-    uint64_t segment_size;    /* and this */
+    uint64_t segment_size;    /* change it before the first start */
     struct hf_node_opts opts; /* change it before the first start */
     struct hf_node_member members[SIM_NODES];
     uint64_t hash; /* of everything that was sent */
@@ -88,33 +89,35 @@ void sim_nodes_fini(struct sim_nodes *nodes);
 void sim_nodes_start(struct sim_nodes *nodes, unsigned number);
 void sim_nodes_start_all(struct sim_nodes *nodes);
 
-/* The node dies. `pattern` says what its disk keeps of what was not synced. The
- * others see their connections closed and refused, unless it is `silent`. */
+/* Crash a node. `pattern` says what its disk keeps of what was not synced. The
+ * other nodes see their connections closed and refused, unless it is
+ * `silent`. */
 void sim_nodes_crash(struct sim_nodes *nodes, unsigned number,
                      enum sim_crash pattern, bool silent);
 
-/* The node does nothing for `ms`. */
+/* Let the node do nothing for `ms`. */
 void sim_nodes_pause(struct sim_nodes *nodes, unsigned number, uint32_t ms);
 
-/* Nothing arrives in this direction, until it is healed. */
+/* Let nothing arrive from `from` at `to` until sim_nodes_heal(), which ends all
+ * cuts. */
 void sim_nodes_cut(struct sim_nodes *nodes, unsigned from, unsigned to);
 void sim_nodes_heal(struct sim_nodes *nodes);
 
-/* Close a connection, and connect again. */
+/* Close a connection. It connects again later. */
 void sim_nodes_reset(struct sim_nodes *nodes, unsigned from, unsigned to);
 
 /* Let the node have a turn soon: something was submitted. */
 void sim_nodes_wake(struct sim_nodes *nodes, unsigned number);
 
-/* Simulate `ms`, or until `done` returns true; returns whether it did. */
+/* Simulate `ms`, or less if `done`, which may be NULL, returns true before
+ * that. Returns true if `done` did. */
 bool sim_nodes_run(struct sim_nodes *nodes, uint32_t ms,
                    bool (*done)(void *arg), void *arg);
 
 /* The clock of a node. */
 hf_time sim_node_now(const struct sim_node *node);
 
-/* The node that leads in the highest term, among those that run; NULL if there
- * is none. */
+/* Returns the running node that leads in the highest term, or NULL. */
 struct sim_node *sim_nodes_leader(struct sim_nodes *nodes);
 
 #endif

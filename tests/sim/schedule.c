@@ -2,7 +2,8 @@
 
 #include "lib/runner.h"
 
-/* Milliseconds, and below them the order of scheduling. */
+/* A key of the heap is the time in milliseconds, followed by this many bits for
+ * the order of scheduling. */
 #define ORDER_BITS 20
 
 void sim_schedule_fini(struct sim_schedule *schedule)

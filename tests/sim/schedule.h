@@ -23,8 +23,8 @@ struct sim_schedule {
 /* A zeroed struct is an empty schedule. */
 void sim_schedule_fini(struct sim_schedule *schedule);
 
-/* Fire `event` at `at`, or now if that has passed. Moves an event that is
- * scheduled already. */
+/* Fire `event` at `at`, or now if `at` has passed. An event that is scheduled
+ * already moves to `at`. */
 void sim_schedule_set(struct sim_schedule *schedule, struct sim_event *event,
                       hf_time at);
 void sim_schedule_cancel(struct sim_schedule *schedule,

@@ -276,7 +276,8 @@ static ssize_t op_read(struct hf_disk_file *file, uint64_t offset, void *to,
     return (ssize_t)size;
 }
 
-/* How many of `size` bytes at `offset` the capacity allows. */
+/* Returns how many of `size` bytes at `offset` can be written within the
+ * capacity of the disk. */
 static size_t limit_write(const struct sim_disk *sim,
                           const struct sim_inode *inode, uint64_t offset,
                           size_t size)

@@ -7,8 +7,8 @@
  * any combination: a rename may survive without the bytes of its file, and one
  * sector of a write without its neighbours.
  *
- * One thread. A disk outlives the programs that use it: sim_disk_attach() is
- * what opening the directory is for a real disk. */
+ * One thread uses a disk. The disk outlives the simulated programs that use it:
+ * each program calls sim_disk_attach(), as it would open a real directory. */
 #ifndef HF_TESTS_SIM_SIM_DISK_H
 #define HF_TESTS_SIM_SIM_DISK_H
 
@@ -37,7 +37,7 @@ enum sim_crash {
 struct sim_disk *sim_disk_new(void);
 void sim_disk_free(struct sim_disk *disk);
 
-/* A copy of the disk, without faults. No file may be open. */
+/* Copy the disk, without its faults. No file may be open. */
 struct sim_disk *sim_disk_clone(const struct sim_disk *disk);
 
 /* Open the directory. */
@@ -60,10 +60,10 @@ bool sim_disk_is_off(const struct sim_disk *disk);
  * is a sync, what it should have written never becomes durable. */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t op, int rc, bool forever);
 
-/* Writes transfer at most one sector. */
+/* With `on`, each write transfers at most one sector. */
 void sim_disk_short_writes(struct sim_disk *disk, bool on);
 
-/* Allow files of `bytes` in all; 0: any. */
+/* Limit all files together to `bytes`; 0: no limit. */
 void sim_disk_set_capacity(struct sim_disk *disk, uint64_t bytes);
 uint64_t sim_disk_used(const struct sim_disk *disk);
 
@@ -79,8 +79,9 @@ void sim_disk_crash(struct sim_disk *disk, enum sim_crash pattern,
 
 /* ---- Damage -------------------------------------------------------------*/
 
-/* The bytes of a file, visible and durable, may be changed. NULL if there is
- * none. Everything must be synced. */
+/* Read or change a file directly, both what programs see and what is durable.
+ * The file must exist, except for sim_disk_has(), and everything must be
+ * synced. */
 uint64_t sim_disk_file_size(const struct sim_disk *disk, const char *name);
 uint8_t sim_disk_peek(const struct sim_disk *disk, const char *name,
                       uint64_t offset);

@@ -143,7 +143,7 @@ void sim_disk_on_sync(struct sim_disk *disk, void (*hook)(void *arg), void *arg)
 
 /* ---- Crashes ------------------------------------------------------------*/
 
-/* Decides about the changes of a crash, one after another. */
+/* Decides for one change after another whether it survives a crash. */
 struct chooser {
     enum sim_crash pattern;
     uint64_t count, at;
@@ -209,7 +209,8 @@ static void crash_inode(struct sim_inode *inode, struct chooser *chooser)
     }
     if (inode->seen.size != size && choose(chooser))
         size = inode->seen.size;
-    /* Behind the size there are zeros, whatever reached the medium. */
+    /* Clear the bytes after the size, although sectors there may have been
+     * kept: a file system reads them as zeros. */
     inode->durable.size = inode->durable.capacity;
     sim_disk_resize_version(&inode->durable, size);
     copy_version(&inode->seen, &inode->durable);

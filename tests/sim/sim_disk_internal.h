@@ -6,7 +6,7 @@
 
 /* A version of the content of a file. */
 struct sim_version {
-    uint8_t *data; /* zeros behind `size` */
+    uint8_t *data; /* zeros after `size` */
     uint64_t size;
     uint64_t capacity; /* whole sectors */
 };
@@ -14,11 +14,11 @@ struct sim_version {
 struct sim_inode {
     struct sim_inode *next;
     struct sim_version seen, durable;
-    bool *dirty;                   /* by sector of `seen` */
+    bool *dirty;                   /* not synced, by sector of `seen` */
     uint64_t dirty_from, dirty_to; /* sectors outside are clean */
     unsigned handles;
     bool is_marked;
-    struct sim_inode *copy; /* while the disk is being cloned */
+    struct sim_inode *copy; /* its copy, while the disk is being cloned */
 };
 
 struct sim_name {
@@ -79,7 +79,7 @@ void sim_disk_free_inode(struct sim_inode *inode);
 void sim_disk_resize_inode(struct sim_inode *inode, uint64_t size);
 void sim_disk_resize_version(struct sim_version *version, uint64_t size);
 
-/* Let one sector reach the medium, or all of them and the size. */
+/* Make one sector durable, or all sectors and the size. */
 void sim_disk_keep_sector(struct sim_inode *inode, uint64_t sector);
 void sim_disk_sync_inode(struct sim_inode *inode);
 

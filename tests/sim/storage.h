@@ -1,8 +1,8 @@
 /* storage.h - the simulated disk of one raft node, at the level of records.
  *
  * Writes are queued, and become durable in order when a flush ends. A crash
- * keeps a random part of the queue from its beginning, and loses the rest. Bytes
- * and torn sectors are not the business of this file. */
+ * keeps a random part of the queue from its beginning, and loses the rest. Torn
+ * sectors are not simulated here, but in sim_disk.h. */
 #ifndef HF_TESTS_SIM_STORAGE_H
 #define HF_TESTS_SIM_STORAGE_H
 
@@ -30,7 +30,7 @@ struct sim_write {
     enum sim_write_kind kind;
     uint64_t number; /* the engine's */
     uint64_t term, vote;
-    uint64_t first; /* ENTRIES: cut from here; COMPACT: up to here */
+    uint64_t first; /* ENTRIES: cut from here on; COMPACT: forget up to here */
     struct hf_entries entries;
     struct sim_snapshot snapshot;
 };
@@ -55,7 +55,7 @@ void sim_storage_init(struct sim_storage *storage,
                       struct sim_schedule *schedule, struct hf_random *random);
 void sim_storage_fini(struct sim_storage *storage);
 
-/* Queue a write; fill in what belongs to its kind. */
+/* Queue a write. The caller fills in the members of its kind. */
 struct sim_write *sim_storage_write(struct sim_storage *storage,
                                     enum sim_write_kind kind, uint64_t number);
 
@@ -67,10 +67,11 @@ void sim_storage_write_entries(struct sim_storage *storage, uint64_t number,
 /* Flush what is queued, now or after the flush that is running. */
 void sim_storage_flush(struct sim_storage *storage);
 
-/* The process dies. */
+/* The process dies: lose a part of what is queued. */
 void sim_storage_crash(struct sim_storage *storage);
 
-/* Whether entry (index, term) survives a crash at this point. */
+/* Returns true if entry (index, term), or a snapshot that contains it, is
+ * durable. */
 bool sim_storage_has(const struct sim_storage *storage, uint64_t index,
                      uint64_t term);
 

@@ -1,7 +1,8 @@
-/* Simulations of whole nodes and their clients. A seed decides what clients do,
- * and how network, disks, clocks and processes fail. node_checks.h lists what is
- * checked after every turn; at the end, faults stop, everything that waits must
- * be served, and the history of the clients is checked.
+/* test_node_simulation.c - simulations of whole nodes and their clients. A seed
+ * decides what clients do, and how network, disks, clocks and processes fail.
+ * node_checks.h lists what is checked after every turn. At the end, faults
+ * stop, each client must be answered, all leases must expire, and the history
+ * of the clients is checked.
  *
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
@@ -64,7 +65,7 @@ static int print_seed_of_failure(void **state)
 
 /* ---- One seed -----------------------------------------------------------*/
 
-/* The nodes' `arg` is the clients, which come first. */
+/* `arg` of the nodes points to the clients. */
 static struct world {
     struct lock_clients clients;
     struct sim_nodes nodes;
@@ -139,7 +140,8 @@ static bool is_equal(void *arg)
     return true;
 }
 
-/* All leases and sessions end by themselves. */
+/* Returns true if all leases have expired, so that no key is held, and all
+ * nodes have applied the same entries. */
 static bool is_empty(void *arg)
 {
     const struct hf_table *table =
@@ -174,7 +176,7 @@ static void add_totals(void)
     totals.steps += world.nodes.schedule.fired;
 }
 
-/* Returns a hash of everything that was sent. */
+/* Run one seed. Returns a hash of everything that was sent. */
 static uint64_t run_seed(uint64_t seed, const struct node_faults_plan *plan)
 {
     set_running_seed(seed);

@@ -1,4 +1,5 @@
-/* Scripted cases of raft clusters, which random seeds meet rarely. */
+/* test_raft_cases.c - scripted cases of raft clusters, which random seeds meet
+ * rarely. */
 #include "lib/runner.h"
 #include "sim/cluster.h"
 
@@ -116,7 +117,7 @@ static void a_deposed_leader_answers_no_read(void **state)
     assert_ptr_not_equal(new, old);
     write_one(new);
     reads = cluster.checks.reads;
-    /* It runs again, and knows nothing yet. */
+    /* The old leader runs again, and does not know that it was deposed. */
     old->stopped_until = 0;
     assert_int_equal(hf_engine_role(&old->engine), HF_ENGINE_LEADER);
     assert_int_equal(sim_node_read(old), HF_OK);
@@ -170,7 +171,7 @@ static void a_dead_leader_is_replaced_before_any_timeout(void **state)
     leader = sim_cluster_await_leader(&cluster);
     sim_cluster_run(&cluster, 500);
     sim_node_crash(leader);
-    sim_cluster_run(&cluster, 10); /* what it has sent arrives before that */
+    sim_cluster_run(&cluster, 10); /* the last frames of the leader arrive */
     for (unsigned i = 0; i < cluster.count; i++) {
         if (cluster.nodes[i].is_up)
             sim_node_lose_leader(&cluster.nodes[i]);
@@ -181,8 +182,8 @@ static void a_dead_leader_is_replaced_before_any_timeout(void **state)
 
 /* ---- Snapshots ----------------------------------------------------------*/
 
-/* A node that crashed after a received snapshot was durable, and before its log
- * was reset. */
+/* A node crashes after a received snapshot is durable, and before its log is
+ * reset. */
 static void a_crash_between_snapshot_and_reset_loses_nothing(void **state)
 {
     struct sim_node *behind;
@@ -203,7 +204,7 @@ static void a_crash_between_snapshot_and_reset_loses_nothing(void **state)
     sim_cluster_check_progress(&cluster);
 }
 
-/* A node that was down while the others forgot the entries that it lacks. */
+/* While a node is down, the others forget the entries that it lacks. */
 static void a_node_that_is_far_behind_gets_a_snapshot(void **state)
 {
     struct sim_node *behind;

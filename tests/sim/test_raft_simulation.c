@@ -64,7 +64,7 @@ static void add_totals(const struct sim_checks *checks)
     totals.restarts += checks->restarts;
 }
 
-/* Run one seed. Return a hash of everything that happened. */
+/* Run one seed. Returns a hash of everything that happened. */
 static uint64_t run_seed(uint64_t seed, const struct sim_plan *plan)
 {
     static struct sim_cluster cluster;
@@ -73,7 +73,7 @@ static uint64_t run_seed(uint64_t seed, const struct sim_plan *plan)
     set_running_seed(seed);
     sim_cluster_init(&cluster, seed, plan);
     sim_cluster_torture(&cluster, 15000);
-    /* Of every other seed, a minority never comes back. */
+    /* In every other seed, a minority of the nodes stays down. */
     sim_cluster_heal(&cluster, seed % 2 ? (plan->nodes - 1) / 2 : 0);
     sim_cluster_check_progress(&cluster);
     trace = cluster.trace;
