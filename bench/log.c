@@ -1,11 +1,13 @@
-/* log - how much does the write-ahead log of a raft node add to the disk?
+/* log - how much slower is a flush of a raft node's write-ahead log than the
+ * bare disk?
  *
- * A flush of 1, 16 and 64 entries, beside a bare loop that writes as many bytes
- * into a file of written blocks and calls fdatasync(). The two alternate flush
- * by flush, because the speed of a disk changes from second to second. The time
- * of a flush includes appending to the batch; upkeep (segments) is not included,
- * because a node does it in another thread. Give a directory as the argument, to
- * measure the disk that it is on. */
+ * Measures flushes of 1, 16 and 64 entries, and compares them with a bare loop
+ * that overwrites as many bytes of a file that was written before, and calls
+ * fdatasync(). The two alternate flush by flush, because the speed of a disk
+ * changes from second to second. The time of a flush includes appending to the
+ * batch, but not the upkeep of segments, which a node does in another thread.
+ * To measure a particular disk, give the absolute path of a directory on it as
+ * the argument. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,11 +3,12 @@
  * This process is their subreaper: a descendant whose parent has ended becomes
  * our child, whatever session or process group it is in.
  *
- * We may have children from before the command: a shell may have started them,
- * and then have replaced itself by this program (exec). Earlier children and
- * their descendants do not count, but their orphans become our children too. So
- * if we had children before, a process counts only if it is not older than the
- * command and not in our own process group, which the command has left. */
+ * We may have had children before we started the command: a shell may have
+ * started them, and then replaced itself with this program (exec). These
+ * children and their descendants do not count, but their orphans become our
+ * children too. So if we had children before, a process counts only if it is
+ * not older than the command and not in our own process group, which the
+ * command has left. */
 #ifndef CLI_DESCENDANTS_H
 #define CLI_DESCENDANTS_H
 

@@ -16,8 +16,8 @@ void info_text(const struct hf_info *info);
  * The caller frees the text. */
 char *info_holder(const struct hf_info *info);
 
-/* Report that `key` stayed busy, and its holder if that can be read. Returns
- * args->busy_status, which -E may have set to 0. */
+/* Report that `key` stayed busy, and its holder if that can be read, unless
+ * --quiet is given. Returns args->busy_status, which may be 0 (-E 0). */
 int info_busy(const struct args *args, struct hf_client *client,
               struct hf_key key, enum hf_err err);
 

@@ -8,11 +8,12 @@
  *     granted     renewal due           SIGTERM         SIGKILL   validity
  *                                                                   ends
  *
- * Each renewal moves `end`. This program may have been stopped during a sleep,
- * so it reads `end` again after every sleep, before anything else.
+ * With mongodb: renewal is due at ttl/6. Each renewal moves `end`. This program
+ * may have been stopped during a sleep, so it reads `end` again after every
+ * sleep, before anything else.
  *
- * The lock is kept, too, for stragglers: processes that the command has left
- * running. */
+ * The lock is also kept while stragglers run, processes that the command has
+ * left running (unless -o is given). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 
 #include "client/handle.h"
 
-/* Send UNLOCK for a held handle, or CANCEL for a lost handle. The result goes
- * to lock->releasing, which the caller sets first. */
+/* Send UNLOCK, or CANCEL if the handle is lost and was not adopted. The result
+ * completes the future lock->releasing, which the caller has set. */
 void hf_release_begin(struct hf_lock *lock);
 
 /* Called when the handle's call is settled while the handle is RELEASING. */

@@ -58,8 +58,8 @@ void hf_session_free(struct hf_session *session);
 void hf_session_end(struct hf_session *session);
 
 enum hf_admission {
-    HF_ADMISSION_NEW,      /* apply it; there is room to keep its result */
-    HF_ADMISSION_ANSWERED, /* do not apply it; `result` is the answer */
+    HF_ADMISSION_NEW, /* apply the command; there is room to keep its result */
+    HF_ADMISSION_ANSWERED, /* do not apply the command; `result` answers it */
     HF_ADMISSION_NO_MEMORY,
 };
 

@@ -18,8 +18,8 @@ struct hf_wal_batch {
     struct hf_buf buf;
     struct hf_log_state before; /* only last_index and last_term are used */
     struct hf_log_state after;
-    uint64_t lowest;  /* entries from here on, in earlier batches, are
-                         replaced; UINT64_MAX: none */
+    uint64_t lowest;  /* older entries from this index on, durable or not,
+                         are replaced by this batch; UINT64_MAX: none */
     uint64_t highest; /* highest index of an entry or a base; 0: none */
     bool has_base;
 };

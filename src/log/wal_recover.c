@@ -285,8 +285,9 @@ static enum hf_err replay_segments(struct recovery *recovery)
     struct hf_wal *wal = recovery->wal;
     enum hf_err err = HF_OK;
 
-    /* Before the segment with epoch 1, the log was empty. Otherwise the first
-     * record says what the state before it was. */
+    /* If the oldest segment has epoch 1, the log was empty before it, so the
+     * initial state is known. If not, older segments were removed, and the
+     * first record says what the state before it was. */
     recovery->started = wal->segments[0].epoch == 1;
     recovery->tail_record = HF_SEGMENT_START;
     recovery->tail_offset = HF_SEGMENT_START;

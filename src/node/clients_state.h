@@ -50,7 +50,7 @@ struct hf_clients {
     struct hf_dlist watching;
     struct hf_dlist orphans; /* ops whose connection is closed */
     struct hf_heap waits;    /* claims of plain clients, by their timer */
-    size_t wait_count;       /* claims that may be in `waits` */
+    size_t wait_count;       /* allocated claims; `waits` has room for all */
     size_t count;            /* connections */
     size_t mux_count;
     size_t unanswered; /* bytes of all ops */

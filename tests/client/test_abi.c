@@ -9,9 +9,10 @@
 
 /* ---- Layout -------------------------------------------------------------
  *
- * These are the offsets and sizes on machines with 64-bit pointers. They must
- * never change. A new option adds a line; a new member of another struct
- * replaces a reserved word. */
+ * These are the offsets and sizes on machines with 64-bit pointers. The lines
+ * below must never change. The hf_*_opts structs may grow: a new member adds a
+ * line. In every other struct, a new member takes the place of a reserved
+ * word. */
 
 #define AT(type, member, offset)                                               \
     _Static_assert(sizeof(void *) != 8 ||                                      \

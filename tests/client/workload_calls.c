@@ -90,8 +90,8 @@ void sim_call_end(struct call *call, enum hf_err err, hf_time deadline)
 
     if (!call->recorded)
         return;
-    /* A renewal that is too late for the client may have been in time at the
-     * server, so its effect is unknown. */
+    /* A renewal or an update whose reply was too late for the client may have
+     * been in time at the server, so its effect is unknown. */
     if (err == HF_EEXPIRED && call->kind != HF_OP_UNLOCK)
         result = HF_OP_UNKNOWN;
     /* If the lock was lost before `done` ran, its deadline is not known any

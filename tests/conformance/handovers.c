@@ -150,9 +150,10 @@ static void closing_a_client_withdraws_its_waiters(void)
     suite_close(watcher);
 }
 
-/* Validity ends before the lease expires, so the server may still hold a lost
- * lock; the client cancels the claim by its nonce. Returns false if the lease
- * expired first. */
+/* Validity ends before the lease expires, so a lock that the client counts as
+ * lost may still be held on the server. hf_release() then cancels the claim by
+ * its nonce, and the key is free. Returns false if the lease expired before the
+ * release. */
 static bool lost_lock_is_released(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();

@@ -99,7 +99,8 @@ static void raft_unreachable_url(char url[URL_SIZE])
 }
 
 #ifdef HF_MONGO_MODULE
-/* A replica set with one server; each case has a collection. */
+/* A replica set with one server, shared by all cases. Each case uses a
+ * collection of its own. */
 static struct hf_test_mongo mongo;
 
 static bool mongo_start(void)

@@ -43,7 +43,7 @@ struct packet {
 
     struct hf_push_grant grant;
     struct hf_push_event event;
-    uint8_t bytes[]; /* key, value, expected, note; or key, owner */
+    uint8_t bytes[]; /* copies of what `request` or `event` points to */
 };
 
 struct cue {

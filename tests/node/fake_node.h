@@ -44,7 +44,8 @@ void hf_fake_fini(struct hf_node *node);
 /* Turns at `now` until there is nothing more to do at once. */
 void hf_fake_turn(struct hf_node *node, hf_time now);
 
-/* Open a connection, and send it a text. */
+/* hf_fake_open() opens the client connection `conn`. hf_fake_send() passes
+ * `text` to the node as input from that connection. */
 void hf_fake_open(struct hf_node *node, uint64_t conn);
 void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text);
 

@@ -372,7 +372,7 @@ static void many_waiters_share_one_subscription(void **state)
 
 /* ---- A busy server ------------------------------------------------------*/
 
-/* A thread that runs a slow command. */
+/* Thread: keep the server busy with `command`, which blocks it. */
 static void *slow_command_main(void *command)
 {
     char text[160];

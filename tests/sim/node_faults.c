@@ -15,8 +15,8 @@ static void set_in(struct node_faults *faults, struct sim_event *event,
     sim_schedule_set(schedule, event, schedule->now + ms);
 }
 
-/* Half of the faults hit the leader, because they have the most effect
- * there. */
+/* Choose the leader half of the time, because faults have the most effect
+ * there, and otherwise any node. */
 static unsigned choose_node(struct node_faults *faults)
 {
     struct sim_node *leader = sim_nodes_leader(faults->nodes);

@@ -261,7 +261,8 @@ static void memory_shrinks_with_the_window(void **state)
     hf_session_free(session);
 }
 
-/* A refused command may settle all others. */
+/* The `done` of a command counts even if the command is refused. Here it is
+ * above all kept results, so the window becomes empty. */
 static void memory_shrinks_when_the_window_is_empty(void **state)
 {
     struct hf_session *session = new_session();

@@ -25,8 +25,8 @@ static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
     return false;
 }
 
-/* Move the jobs that were sent to a deposed primary to the list `lost`. Returns
- * true if there are any. */
+/* Add to workers->lost the running jobs that were sent to a deposed primary and
+ * have a `lost` function. Returns true if any was added. */
 static bool lose_jobs(struct hf_mongo_workers *workers,
                       mongoc_server_description_t **servers, size_t count)
 {

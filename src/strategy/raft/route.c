@@ -300,7 +300,7 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
     if (is_leader_known(raft) &&
         !strcmp(raft->route.leader.name, connection->address->name))
         raft->route.leader.port = 0;
-    if (raft->candidate) { /* the candidate takes over */
+    if (raft->candidate) { /* it is connecting or up: no new attempt */
         raft->current = raft->candidate;
         raft->candidate = NULL;
         return;

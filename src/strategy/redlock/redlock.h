@@ -174,7 +174,8 @@ void hf_redlock_waiters_fini(struct hf_redlock *redlock);
 void hf_redlock_waiters_nudge(struct hf_redlock *redlock, struct hf_key key);
 void hf_redlock_waiters_on_timer(struct hf_timer *timer);
 
-/* Subscribe to the keys of all waiters on one server. */
+/* On `server`, subscribe to the releases of every key that this client waits
+ * for. */
 void hf_redlock_waiters_subscribe(struct hf_redlock_server *server);
 
 /* pubsub.c: subscribe to the releases of `key`, on all servers or on one.
