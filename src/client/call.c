@@ -57,8 +57,9 @@ void hf_call_fini(struct hf_call *call)
     call->client = NULL;
 }
 
-/* The lowest sequence number that is still open. The server may forget the
- * results of commands with lower numbers. */
+/* The lowest sequence number that is still open; the next one to be used if
+ * none is open. The server may forget the results of commands with lower
+ * numbers. */
 static uint64_t lowest_open_sequence(const struct hf_client *client)
 {
     struct hf_dlist *first = hf_dlist_first(&client->calls);
@@ -68,7 +69,7 @@ static uint64_t lowest_open_sequence(const struct hf_client *client)
     return HF_CONTAINER(first, struct hf_call, link)->request.command.sequence;
 }
 
-/* When the request was sent; HF_NEVER if it was not sent yet. */
+/* When the current attempt was sent; HF_NEVER if it was not sent yet. */
 static hf_time call_sent_at(const struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -129,8 +130,8 @@ static bool is_lock_call(struct hf_dlist *link)
     return call->request.command.kind == HF_COMMAND_LOCK;
 }
 
-/* Commands that renew or end a claim go before all LOCKs: the leases of those
- * claims are running, and the LOCKs may be waiting for the same claims to
+/* Every other request goes before all LOCKs: most of them renew or end a claim
+ * whose lease is running, and the LOCKs may be waiting for the same claims to
  * end. */
 static void park_call(struct hf_call *call)
 {
@@ -396,8 +397,8 @@ static void on_limit(struct hf_call *call)
     fail_call(call);
 }
 
-/* Send the next attempt. If no copy can have been executed, any session may
- * execute it. */
+/* Send the next attempt. Any session may execute it if it is a new command, or
+ * if no earlier copy can have been executed. */
 static void send_again(struct hf_call *call)
 {
     if (call->renumber || !call->in_doubt)

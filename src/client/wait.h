@@ -24,7 +24,7 @@ struct hf_wait {
 };
 
 /* Called when the watch gets an event, when its WATCH or READ is settled, and
- * when its timer fires. */
+ * when its timer fires, respectively. */
 void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event);
 void hf_wait_on_settled(struct hf_watch *watch);
 void hf_wait_on_timer(struct hf_timer *timer);
