@@ -174,7 +174,7 @@ static void set_options(struct take *take, struct hf_lock_opts *opts,
     if (args->given & OPTION(WAIT))
         opts->timeout_ms = answer_ms(opts->wait_ms);
     opts->renew = renew;
-    opts->idle = true; /* claim_lock() acquires it, and can cancel that */
+    opts->idle = true; /* claim_lock() starts a claim that can be canceled */
     opts->note = args->note;
     opts->on_event = args->verbose ? on_lock_event : NULL;
     opts->arg = take;
