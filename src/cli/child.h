@@ -20,7 +20,7 @@ struct child {
     pid_t pid;     /* the command; also the id of its process group */
     int tty;       /* our controlling terminal, or -1 */
     int failure;   /* a pipe that carries the errno of a failed exec */
-    bool pipeline; /* other processes in our group use the terminal */
+    bool pipeline; /* we are in the foreground, as part of a pipeline */
     bool detached; /* do not wait for descendants of the command */
     struct descendants descendants;
     bool reaped;     /* the command has ended; the members below are set */

@@ -16,8 +16,8 @@
 
 #define FILE_MAX 4096
 
-/* These ports are below those that Linux gives to outgoing connections, so that
- * a port is still free when its node is started again. */
+/* These ports are below those that Linux gives to outgoing connections by
+ * default, so that a port is still free when its node is started again. */
 #define PORT_MIN 20000
 #define PORT_COUNT 12000
 #define PORT_ATTEMPTS 1000

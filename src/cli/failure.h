@@ -19,7 +19,7 @@ enum status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,
     STATUS_MISMATCH = 65,    /* the stored value is not that of --expect */
-    STATUS_UNAVAILABLE = 69, /* store not reachable; nothing was changed */
+    STATUS_UNAVAILABLE = 69, /* the store cannot be reached or used */
     STATUS_SOFTWARE = 70,
     STATUS_SYSTEM = 71,
     STATUS_OUTPUT = 74,

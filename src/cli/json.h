@@ -21,7 +21,7 @@
 
 struct json {
     FILE *out;
-    bool begun; /* a member was written, so a comma comes next */
+    bool begun; /* a member or element was written; a comma is next */
 };
 
 void json_open(struct json *json, FILE *out);

@@ -9,7 +9,7 @@
 
 #define SILENCE_MS 1000    /* waits shorter than this are not shown */
 #define REFRESH_MS 1000    /* interval between reads of the holder */
-#define ANSWER_MIN_MS 1000 /* time for the store to answer, even if --wait 0 */
+#define ANSWER_MIN_MS 1000 /* time for an answer, even if --wait is shorter */
 #define ANSWER_MAX_MS 5000
 
 static void on_claim_done(enum hf_err err, void *arg)

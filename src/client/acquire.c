@@ -81,7 +81,7 @@ void hf_acquire_withdraw_in_background(struct hf_lock *lock)
 }
 
 /* The claim may be queued, may hold the key, or may never have arrived, so
- * cancel its nonce in the background. */
+ * cancel it in the background. */
 static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 {
     hf_acquire_withdraw_in_background(lock);

@@ -130,9 +130,9 @@ static bool is_lock_call(struct hf_dlist *link)
     return call->request.command.kind == HF_COMMAND_LOCK;
 }
 
-/* Every other request goes before all LOCKs: most of them renew or end a claim
- * whose lease is running, and the LOCKs may be waiting for the same claims to
- * end. */
+/* A request other than LOCK goes before all LOCKs: most such requests renew or
+ * end a claim whose lease is running, and the LOCKs may be waiting for the same
+ * claims to end. */
 static void park_call(struct hf_call *call)
 {
     struct hf_dlist *parked = &call->client->parked, *before = parked;
@@ -312,7 +312,7 @@ static void retry_or_fail(struct hf_call *call, enum hf_err err)
         call->failed(call);
 }
 
-/* Whether it does no harm to execute the command twice. */
+/* Returns true if it does no harm to execute the command twice. */
 static bool may_run_twice(const struct hf_command *command)
 {
     return command->kind == HF_COMMAND_RENEW ||

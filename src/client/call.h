@@ -60,7 +60,7 @@ struct hf_call {
                            sequence number */
     hf_time last_sent;
     char *cause; /* why an earlier attempt failed; may be NULL */
-    void *owner; /* for `settled` and `failed` */
+    void *owner; /* set by the owner, for `settled` and `failed` */
 
     /* Called when the call has completed; the answer is in `request`. */
     void (*settled)(struct hf_call *call);

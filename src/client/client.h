@@ -57,7 +57,7 @@ struct hf_client {
     pthread_mutex_t mutex;
     unsigned references; /* held by the opener, handles, futures, watches,
                             operations and threads */
-    struct hf_opening *opening; /* not NULL while hf_open_start() runs */
+    struct hf_opening *opening; /* not NULL while a thread opens the strategy */
     bool opened;                /* the strategy is open */
     bool closing;               /* new calls are refused */
     bool closed;                /* open calls have been abandoned */

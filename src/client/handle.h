@@ -49,7 +49,7 @@ struct hf_lock {
     hf_time wait_until;
     hf_time limit;            /* with ttl_includes_wait, validity ends by then;
                                  otherwise HF_NEVER */
-    uint32_t held_ttl_ms;     /* the ttl of the confirmed lease */
+    uint32_t held_ttl_ms;     /* the ttl of the lease that was last confirmed */
     uint32_t position;        /* in the queue; 0: not queued */
     enum hf_err refusal;      /* result of a claim that is being withdrawn */
     const char *refusal_text; /* a static string; NULL: hf_err_text() */

@@ -71,7 +71,7 @@ static hf_time renew_at(const struct hf_lock *lock)
 }
 
 /* When AT_RISK is due: half the ttl before the end of validity, or half of
- * renew_ms before it if renewals are configured to start later. */
+ * renew_ms before it if that is later. */
 static hf_time risk_at(const struct hf_lock *lock)
 {
     hf_time half = valid_until_of(lock) - renewed_ttl_ms(lock) / 2;

@@ -50,7 +50,7 @@ struct hf_blocked {
     struct hf_client *client;
     struct hf_timer limit; /* fires at the deadline */
     pthread_cond_t wake;
-    bool background;     /* a background thread */
+    bool background;     /* this is a background thread */
     bool interruptible;  /* hf_interrupt() ends the wait */
     unsigned interrupts; /* the wait ends when loop->interrupts differs from
                             this */
@@ -86,7 +86,7 @@ struct hf_loop {
 
     bool driven;                 /* a thread has the role of the driver */
     bool sleeping;               /* the driver is inside epoll_wait() */
-    struct hf_blocked *awaiting; /* what the driver waits for; NULL in
+    struct hf_blocked *awaiting; /* the wait of the driver itself; NULL in
                                     hf_process() */
     unsigned removals;           /* descriptors removed so far */
 

@@ -16,7 +16,7 @@ struct hf_wait {
     bool seen_held;   /* wait_free: a READ found the key held */
     bool seen_free;   /* wait_free: a READ found the key free, and the event
                          that says why has not arrived yet */
-    bool read_again;  /* an event arrived while a READ was open */
+    bool read_again;  /* send another READ after the open request */
     uint64_t granted; /* wait_held: the token of the last grant event */
     char owner[HF_NOTE_MAX + 1]; /* wait_held: the owner of that grant */
     struct hf_info *info;
