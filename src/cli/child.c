@@ -55,7 +55,7 @@ static bool is_in_pipeline(void)
 /* ---- Starting -----------------------------------------------------------*/
 
 /* Execute the command. This runs in the forked child, so it may call only
- * async-signal-safe functions. */
+ * async-signal-safe functions; execvp() of glibc is one. */
 static void exec_command(struct child *child, char **argv,
                          const struct loop *loop, pid_t parent, bool foreground)
 {
@@ -234,7 +234,8 @@ bool child_follow(struct child *child, int signal)
      * it. */
     if (child->tty < 0)
         return false;
-    /* The command wants the terminal, and our group has it, so pass it on. */
+    /* SIGTTIN and SIGTTOU show that the command needs the terminal. If our
+     * group has it, pass it on. */
     if (asks && has_terminal(child, getpgrp())) {
         give_terminal(child);
         return true;

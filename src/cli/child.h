@@ -20,7 +20,7 @@ struct child {
     pid_t pid;     /* the command; also the id of its process group */
     int tty;       /* our controlling terminal, or -1 */
     int failure;   /* a pipe that carries the errno of a failed exec */
-    bool pipeline; /* other processes in our group use the terminal */
+    bool pipeline; /* we are in the foreground, as part of a pipeline */
     bool detached; /* do not wait for descendants of the command */
     struct descendants descendants;
     bool reaped;     /* the command has ended; the members below are set */
@@ -30,8 +30,9 @@ struct child {
     int exec_err;    /* errno if the exec failed, or 0 */
 };
 
-/* Start `argv`. Returns 0, or errno. The command gets the signal mask that this
- * process had before loop_open(), and its descriptors and environment.
+/* Start `argv`. Returns 0, or an errno value. The command gets the signal mask
+ * that this process had before loop_open(), and inherits its descriptors and
+ * its environment.
  *
  *   detached   do not wait for processes that the command leaves running */
 int child_start(struct child *child, char **argv, const struct loop *loop,
@@ -66,13 +67,16 @@ void child_adopt(void);
 bool child_is_left(const struct child *child);
 
 /* React to a command that was stopped by `signal`. If the command needs the
- * terminal and our group has it, pass the terminal on; otherwise stop this
- * program too, until it is continued. Returns true after that; the caller then
- * checks whether the lock is still valid, and calls child_resume(). If there is
- * no terminal, does nothing and returns false. */
+ * terminal and our group has it, pass the terminal on; otherwise stop our whole
+ * process group, and return when this program is continued. In both cases
+ * return true: the caller then checks whether the lock is still valid, and
+ * calls child_resume(). If there is no terminal, do nothing and return
+ * false. */
 bool child_follow(struct child *child, int signal);
 
-/* Continue the command, and give it the terminal if our group has it. */
+/* Continue the command, or the processes that it has left if it has ended.
+ * Unless we are in a pipeline, give a running command the terminal if our group
+ * has it. */
 void child_resume(struct child *child);
 
 /* Take the terminal back, and close the descriptors. */

@@ -17,7 +17,7 @@
 #include "text.h"
 
 #define NODES 3
-#define ANSWER_MS 60000 /* how long to wait until the cluster takes a lock */
+#define ANSWER_MS 60000 /* how long to wait until the cluster grants a lock */
 #define ATTEMPT_MS 2000
 #define PAUSE_US 50000
 #define ROUNDS 4
@@ -114,8 +114,9 @@ static int load_or_create(struct cluster *cluster, const struct args *args)
     return status;
 }
 
-/* A node that has lost its directory has forgotten its votes, so it must not
- * come back as the same member. */
+/* Report each node whose directory is missing; returns 0 if there is none. Such
+ * a node has forgotten its votes, so it must not come back as the same
+ * member. */
 static int report_missing(const struct cluster *cluster,
                           const struct args *args)
 {

@@ -56,10 +56,12 @@ int cluster_choose(struct cluster *cluster, const struct args *args,
 /* Write the file `cluster`, and flush it to the disk. */
 int cluster_write(const struct cluster *cluster, const struct args *args);
 
-/* Write the path of a file in the directory to `path`: the file `name`, or
- * "node-ID" followed by `suffix`. */
+/* Write the path of the file `name` in the directory to `path`; or "", with
+ * which every use fails, if it is too long. */
 void cluster_path(const struct cluster *cluster, const char *name,
                   char path[PATH_MAX]);
+
+/* Like cluster_path(), for the file "node-ID" followed by `suffix`. */
 void cluster_node_path(const struct cluster *cluster, unsigned id,
                        const char *suffix, char path[PATH_MAX]);
 
@@ -79,7 +81,8 @@ pid_t cluster_listener_pid(const char *address);
 int cluster_init_node(const struct cluster *cluster, const struct args *args,
                       const struct cluster_node *node);
 
-/* Start the nodes that do not run, and wait until they accept connections. */
+/* Start the nodes that do not run, except those whose directory is missing, and
+ * wait until the started nodes accept connections. */
 int cluster_start(const struct cluster *cluster, const struct args *args);
 
 /* Ask the processes of all nodes to stop, and wait until they have ended.
@@ -91,7 +94,7 @@ int cluster_stop(const struct cluster *cluster, const struct args *args,
 
 /* Send a request of `count` words to the node at `address`, and read its reply
  * until `deadline`, by loop_now(). Returns the reply, which the caller frees,
- * or NULL: then `why` says why, in a few words. */
+ * or NULL, in which case `*why` is the reason in a few words. */
 char *cluster_request(const char *address, const char *const *words,
                       size_t count, int64_t deadline, const char **why);
 

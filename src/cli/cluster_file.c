@@ -16,8 +16,8 @@
 
 #define FILE_MAX 4096
 
-/* These ports are below those that Linux gives to outgoing connections, so that
- * a port is still free when its node is started again. */
+/* These ports are below those that Linux gives to outgoing connections by
+ * default, so that a port is still free when its node is started again. */
 #define PORT_MIN 20000
 #define PORT_COUNT 12000
 #define PORT_ATTEMPTS 1000
@@ -79,7 +79,7 @@ static int find_default(struct cluster *cluster, const struct args *args)
     return 0;
 }
 
-/* The path must be absolute, because daemons change to another directory. */
+/* The path must be absolute, because the nodes run in the directory "/". */
 static int make_absolute(struct cluster *cluster, const struct args *args)
 {
     char here[PATH_MAX];
@@ -113,7 +113,7 @@ static bool copy_word(char *to, size_t size, const char *word)
     return word && (size_t)snprintf(to, size, "%s", word) < size;
 }
 
-/* Parse "ID PEER CLIENT". The ids are 1, 2, ... */
+/* Parse "ID PEER CLIENT". The ids must be 1, 2, ... in this order. */
 static bool parse_node(struct cluster *cluster, char *words)
 {
     struct cluster_node *node = &cluster->nodes[cluster->count];

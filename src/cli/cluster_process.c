@@ -236,7 +236,7 @@ static int signal_node(const struct cluster *cluster, unsigned id, pid_t pid)
     return fd;
 }
 
-/* Wait for the process. Returns false if it still runs at `deadline`. */
+/* Wait until the process ends. Returns false if it still runs at `deadline`. */
 static bool await_end(int pidfd, int64_t deadline)
 {
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};

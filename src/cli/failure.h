@@ -14,12 +14,12 @@
 
 /* Exit statuses: 64 to 78 have the meanings of sysexits.h, 79 and 80 are our
  * own, and 126 to 128 are used as by a shell. Any other status is that of the
- * command of `run`. */
+ * command of `run`, or the one that -E sets. */
 enum status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,
     STATUS_MISMATCH = 65,    /* the stored value is not that of --expect */
-    STATUS_UNAVAILABLE = 69, /* store not reachable; nothing was changed */
+    STATUS_UNAVAILABLE = 69, /* the store cannot be reached or used */
     STATUS_SOFTWARE = 70,
     STATUS_SYSTEM = 71,
     STATUS_OUTPUT = 74,
@@ -32,7 +32,8 @@ enum status {
     STATUS_SIGNAL = 128, /* 128 + n: the command was ended by signal n */
 };
 
-/* Report `err` with a message. Returns the exit status for `err`. */
+/* Report `err` with a message; with --quiet, HF_EBUSY and HF_ETIMEDOUT are not
+ * reported. Returns the exit status for `err`. */
 int failure(const struct args *args, enum hf_err err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

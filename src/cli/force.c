@@ -10,7 +10,8 @@ static const char only_the_fence[] =
     "the old holder may not have noticed yet: until it has, only a resource "
     "that checks tokens is protected";
 
-/* The time until the broken lock's lease expires; 0 if it has expired. */
+/* The time until the lease of the broken lock expires; 0 if it has expired or
+ * cannot be read. */
 static uint32_t read_left_ms(const struct args *args, struct hf_client *client)
 {
     struct hf_info info = {0};

@@ -21,7 +21,7 @@
 
 struct json {
     FILE *out;
-    bool begun; /* a member was written, so a comma comes next */
+    bool begun; /* a member or element was written; a comma is next */
 };
 
 void json_open(struct json *json, FILE *out);
@@ -31,8 +31,9 @@ void json_close(struct json *json);
 void json_begin(struct json *json, const char *name);
 void json_end(struct json *json);
 
-/* Begin a member that is an array of strings or objects; json_end_array() ends
- * it. json_begin_element() begins an object, which json_end() ends. */
+/* Begin a member that is an array; json_end_array() ends it. An element is a
+ * string, written by json_element(), or an object, which json_begin_element()
+ * begins and json_end() ends. */
 void json_begin_array(struct json *json, const char *name);
 void json_element(struct json *json, const char *text);
 void json_begin_element(struct json *json);

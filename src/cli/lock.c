@@ -67,7 +67,8 @@ static bool discard_input(void)
     return size > 0 || (size < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
-/* Hold the lock until stdin closes, a signal arrives or the lock is lost. */
+/* Hold the lock until stdin closes, a fatal signal arrives or the lock is
+ * lost. */
 static int hold_lock(struct held *held, const struct args *args)
 {
     int signal = 0;

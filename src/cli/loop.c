@@ -14,7 +14,8 @@ static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
 
 /* Fill `kept` with every signal that is neither a fault nor ignored. Ignored
  * signals must not be blocked, because the kernel queues a blocked signal even
- * if it is ignored. */
+ * if it is ignored. SIGCHLD is kept even if it is ignored, because loop_open()
+ * restores its default action. */
 static void choose_kept(sigset_t *kept)
 {
     struct sigaction action;

@@ -1,10 +1,10 @@
 /* loop.h - wait for signals, a deadline, a client and a descriptor at once.
  *
- * From loop_open() on, signals that could end or stop this program are blocked,
- * and loop_signal() returns them. Signals that were ignored stay ignored,
- * because nohup(1) and shells rely on that. Times are milliseconds of
- * CLOCK_BOOTTIME, which continues while the machine is suspended;
- * hf_lock_deadline() uses it too. */
+ * From loop_open() on, signals are blocked, and loop_signal() returns them.
+ * Signals that report a fault, such as SIGSEGV, are not blocked. Signals that
+ * were ignored stay ignored, because nohup(1) and shells rely on that. Times
+ * are milliseconds of CLOCK_BOOTTIME, which continues while the machine is
+ * suspended; hf_lock_deadline() uses it too. */
 #ifndef CLI_LOOP_H
 #define CLI_LOOP_H
 
@@ -31,7 +31,7 @@ void loop_close(struct loop *loop);
 int64_t loop_now(void);
 
 /* Sleep until `until`, a signal, work for the client, or until `fd` is readable
- * (-1: no descriptor); then call hf_process().
+ * (-1: no descriptor); then call hf_process(). `client` may be NULL.
  *
  *   first   if not NULL, called before anything else after the sleep, because
  *           this program may have been stopped meanwhile

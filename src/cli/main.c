@@ -24,7 +24,7 @@ const struct verb *verb_find(const char *name)
 
 /* If a standard descriptor is closed, the next open() returns its number, and
  * messages for stderr would be written into a lock file. Replace a closed
- * descriptor by one that fails every read or write, so that no output is lost
+ * descriptor with one that fails every read or write, so that no output is lost
  * silently. O_CLOEXEC closes it again in the command of `run`. */
 static void fill_standard_descriptors(void)
 {

@@ -16,8 +16,7 @@ static const struct {
 static const char not_a_duration[] =
     "is not a duration such as 250ms, 15s, 2m or 1.5";
 
-/* Count the leading digits. Unlike isdigit(), this does not depend on the
- * locale. */
+/* The number of digits at the start of `text`. */
 static size_t count_digits(const char *text)
 {
     return strspn(text, "0123456789");
@@ -61,8 +60,9 @@ static uint64_t find_unit(const char *name)
     return 0;
 }
 
-/* Convert the `size` digits after the point to milliseconds. Returns false if
- * the result is not a whole number of milliseconds. */
+/* Convert the `size` digits after the point to milliseconds; `unit` is the unit
+ * in milliseconds. Returns false if the result is not a whole number of
+ * milliseconds. */
 static bool read_fraction(const char *digits, size_t size, uint64_t unit,
                           uint64_t *ms)
 {

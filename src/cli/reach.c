@@ -25,7 +25,8 @@ static void handle_signals(struct reach *reach)
     }
 }
 
-/* Wait until on_open() is called, a signal arrives, or `until` has passed. */
+/* Wait until on_open() is called, a fatal signal arrives, or `until` has
+ * passed. */
 static void wait_in_loop(struct reach *reach, int64_t until)
 {
     while (!reach->answered && !reach->signal && loop_now() < until) {

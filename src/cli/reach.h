@@ -1,7 +1,7 @@
 /* reach.h - open the store, and retry for as long as --wait allows.
  *
  * Only HF_EUNAVAIL is retried: a bad URL or a refused password is reported at
- * once. Without --wait, and with --no-wait, there is one attempt. */
+ * once. Without --wait, or if it is 0, there is one attempt. */
 #ifndef CLI_REACH_H
 #define CLI_REACH_H
 

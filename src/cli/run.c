@@ -31,7 +31,7 @@
 
 #define GRACE_MAX_MS 5000
 #define MARGIN_MAX_MS 100 /* time for a SIGKILL to take effect */
-#define STRAGGLERS_MS 20  /* interval between checks for stragglers */
+#define STRAGGLERS_MS 20  /* interval between checks while we stop stragglers */
 #define REPORT_MS 1000    /* delay before we report what we wait for */
 
 struct run {
@@ -48,7 +48,7 @@ struct run {
     int64_t report_at;   /* when to report stragglers; LOOP_NEVER: never */
     bool straggling;     /* the command has ended, but left processes running */
     bool reported;       /* the loss was reported while processes still ran */
-    bool terminated;     /* SIGTERM was sent to the stragglers */
+    bool terminated;     /* a signal was forwarded to the stragglers */
     int64_t end;         /* the end of validity, if stopping */
     struct hf_error why; /* if stopping */
     bool interrupted;    /* Ctrl-C ended the command */
@@ -177,7 +177,8 @@ static void kill_survivors(struct run *run)
     run->reported = true;
 }
 
-/* Report that the lock is kept for stragglers. */
+/* Report once, REPORT_MS after the command has ended, that the lock is kept for
+ * stragglers. */
 static void report_stragglers(struct run *run)
 {
     char name[DESCENDANT_NAME_SIZE];
@@ -204,7 +205,8 @@ static void report_stragglers(struct run *run)
 
 /* ---- While the command runs ---------------------------------------------*/
 
-/* Forward a signal to the processes that the command has left running. The
+/* Forward a signal to the processes that the command has left running. A stop
+ * signal stops them and this program, until this program is continued. The
  * first fatal signal is sent as SIGTERM, because a shell's background processes
  * ignore SIGINT, and the second fatal signal as SIGKILL. */
 static void signal_stragglers(struct run *run, int signal)

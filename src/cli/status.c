@@ -10,7 +10,7 @@
 #include "text.h"
 #include "url.h"
 
-#define NODES_MAX 32 /* addresses of the URL, and other members */
+#define NODES_MAX 32 /* addresses in the URL, and members that nodes name */
 #define ANSWER_MS 1000
 
 struct node {
@@ -135,8 +135,8 @@ static void read_text(const char *text, const char *name, char *to, size_t size)
     (void)snprintf(to, size, "%.*s", (int)length, length ? value + 1 : "");
 }
 
-/* A node names all members: add those that are not in the URL, and the ids of
- * nodes that do not answer. */
+/* The reply of a node names all members: add those that are not in the URL, and
+ * the ids of nodes that do not answer. */
 static void read_members(struct view *view, const char *reply)
 {
     const char *at = find_member(reply, "nodes");

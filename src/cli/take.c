@@ -9,7 +9,7 @@
 
 #define SILENCE_MS 1000    /* waits shorter than this are not shown */
 #define REFRESH_MS 1000    /* interval between reads of the holder */
-#define ANSWER_MIN_MS 1000 /* time for the store to answer, even if --wait 0 */
+#define ANSWER_MIN_MS 1000 /* time for an answer, even if --wait is shorter */
 #define ANSWER_MAX_MS 5000
 
 static void on_claim_done(enum hf_err err, void *arg)
@@ -174,7 +174,7 @@ static void set_options(struct take *take, struct hf_lock_opts *opts,
     if (args->given & OPTION(WAIT))
         opts->timeout_ms = answer_ms(opts->wait_ms);
     opts->renew = renew;
-    opts->idle = true; /* claim_lock() acquires it, and can cancel that */
+    opts->idle = true; /* claim_lock() starts a claim that can be canceled */
     opts->note = args->note;
     opts->on_event = args->verbose ? on_lock_event : NULL;
     opts->arg = take;

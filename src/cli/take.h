@@ -10,7 +10,7 @@
 /* The state of the renewals of a lock, as reported with -v. */
 enum take_danger {
     TAKE_SAFE,
-    TAKE_FAILING, /* the last renewal has failed, and is retried */
+    TAKE_FAILING, /* a renewal has failed or is overdue, and is retried */
     TAKE_AT_RISK, /* at most half the ttl is left, or the lock is broken */
 };
 
@@ -27,7 +27,7 @@ struct take {
     bool reading;            /* a read of the holder is pending */
     uint32_t position;       /* position in the queue that was last reported */
     uint64_t holder;         /* token of the holder that was last reported */
-    enum take_danger danger; /* state of the renewals that was last reported */
+    enum take_danger danger; /* state of the renewals at the last check */
     bool answered;           /* the claim is granted or refused; `err` is set */
     enum hf_err err;
     int signal; /* the signal that ended the wait, or 0 */

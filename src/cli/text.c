@@ -90,7 +90,7 @@ static void close_text(FILE *out)
         failure_no_memory();
 }
 
-/* The escape sequence of an ASCII character, or NULL if it needs none. In a
+/* The short escape sequence of an ASCII character, or NULL if it has none. In a
  * quoted word, blanks and quotes are escaped too. */
 static const char *escape_of(uint32_t c, bool quoted)
 {

@@ -11,8 +11,9 @@
 /* A copy of `text`. */
 char *text_copy(const char *text);
 
-/* Quote the bytes as one word that can be pasted into a shell: nightly stays as
- * it is, other bytes become $'my\x20key\n\xff'. The word contains no blank. */
+/* Quote the bytes as one word that can be pasted into a shell: a plain word
+ * such as nightly stays as it is, any other becomes $'my\x20key\n\xff'. The
+ * result contains no blank. */
 char *text_quote(const void *data, size_t size);
 
 /* Escape an owner or a note, which is shown but not pasted: blanks and quotes

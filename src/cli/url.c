@@ -62,7 +62,8 @@ void url_hide_password(char *url)
     hide_password_options(url);
 }
 
-/* Refuse a store whose locks would exclude no other process. */
+/* Refuse an empty URL, and a store whose locks would exclude no other
+ * process. */
 static int check_url(const struct args *args, const char *url)
 {
     if (*url == '\0')

@@ -24,9 +24,9 @@ const char *url_source(const struct args *args);
 /* Overwrite passwords in `url` with asterisks. */
 void url_hide_password(char *url);
 
-/* Set HOLDFAST_URL to `url`, with an absolute path, so that it names the same
- * store after the command has changed its directory. Returns false if memory is
- * exhausted. */
+/* Set HOLDFAST_URL to `url`. A relative path in a file: URL is made absolute,
+ * so that the URL names the same store after the command has changed its
+ * directory. Returns false if memory is exhausted. */
 bool url_export(const char *url);
 
 #endif

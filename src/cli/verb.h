@@ -10,7 +10,7 @@ struct args;
 
 struct verb {
     const char *name;
-    const char *words;   /* positional arguments: "KEY NONCE TOKEN" */
+    const char *words;   /* positional arguments, such as "KEY NONCE TOKEN" */
     const char *summary; /* one line */
     const char *text;    /* description of the verb, for `help` */
     const char *examples;

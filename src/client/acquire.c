@@ -10,7 +10,7 @@
 #include "client/waiting.h"
 #include "client/withdrawal.h"
 
-#define WITHDRAW_MS 1000 /* a CANCEL without an answer by then is in doubt */
+#define WITHDRAW_MS 1000 /* a CANCEL not answered in this time is in doubt */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
@@ -81,7 +81,7 @@ void hf_acquire_withdraw_in_background(struct hf_lock *lock)
 }
 
 /* The claim may be queued, may hold the key, or may never have arrived, so
- * cancel its nonce in the background. */
+ * cancel it in the background. */
 static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 {
     hf_acquire_withdraw_in_background(lock);
@@ -223,7 +223,9 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
 
 /* ---- Waiting in the queue -----------------------------------------------*/
 
-/* Wait for a push, or until the next poll. `answer` may be NULL. */
+/* Wait for a push, at most until the next poll; or withdraw the claim if
+ * wait_until has passed. `answer` is the answer that reported the position, or
+ * NULL. */
 static void wait_in_queue(struct hf_lock *lock, const struct hf_answer *answer)
 {
     struct hf_client *client = lock->client;
@@ -272,9 +274,11 @@ static void withdraw_late_grant(struct hf_lock *lock)
                          "the answer arrived; use a longer ttl";
 }
 
-/* After a wait the client may not know when the lease began, and has to assume
- * that less than the ttl is left. In that case the client renews the lock
- * before it reports the grant. */
+/* Report the grant, unless too little validity is left: if validity has already
+ * ended, renew the lock first, and if lock->limit has passed, withdraw it. If
+ * the claim was `waited` for, the client may not know when the lease began; it
+ * assumes the earliest possible instant, and renews the lock first if that
+ * leaves less than the ttl. */
 static void on_grant(struct hf_lock *lock, uint64_t token,
                      const struct hf_anchor *anchor, bool waited)
 {
@@ -294,9 +298,10 @@ static void on_grant(struct hf_lock *lock, uint64_t token,
     become_held(lock, base);
 }
 
-/* Called for a pushed grant. A grant with an unknown nonce is ignored: either
- * its claim is being withdrawn, or the lock was detached and another process
- * may hold it. */
+/* Called for a pushed grant. A grant whose nonce no waiting claim has is
+ * ignored: the claim is being withdrawn, or was granted by an earlier answer.
+ * In the latter case the lock may have been detached since, and belong to
+ * another process. */
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant)
 {
@@ -388,7 +393,7 @@ static void restart_claim(struct hf_lock *lock)
         send_lock(lock, HF_ACQUIRE_REQUESTING);
 }
 
-/* A linearizable LOOKUP does not know the claim: it was granted and has expired,
+/* A linearizable LOOKUP has not found the claim: it was granted and has ended,
  * or it was withdrawn with its session, or its LOCK was never executed. No copy
  * of that LOCK can be executed any more (session.h). */
 static void on_unknown_claim(struct hf_lock *lock)
@@ -399,7 +404,7 @@ static void on_unknown_claim(struct hf_lock *lock)
         restart_claim(lock);
 }
 
-/* The LOOKUP has failed, so the claim may be queued, or hold the key. */
+/* The LOOKUP has failed, so the claim may still be queued, or hold the key. */
 static void on_failed_lookup(struct hf_lock *lock,
                              const struct hf_answer *answer)
 {
@@ -448,7 +453,7 @@ static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
              hf_drift_valid_until(base, now, lock->ttl_ms) > now)
         become_held(lock, base);
     else if (lock->wait_ms > 0 && now < lock->wait_until)
-        restart_claim(lock); /* the grant left no validity */
+        restart_claim(lock); /* the lock has ended, or no validity is left */
     else
         withdraw_late_grant(lock);
 }

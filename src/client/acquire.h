@@ -13,9 +13,11 @@
  *    RESOLVING                   v
  *                           WITHDRAWING ---> refused
  *
- * RESOLVING is followed by CONFIRMING if the claim holds the key. If the store
- * does not know the claim, RESOLVING and POLLING are followed by REQUESTING,
- * with a new nonce.
+ * RESOLVING is followed by CONFIRMING if the claim holds the key, and by QUEUED
+ * if it waits for the key. If the store does not know the claim in RESOLVING or
+ * POLLING, or if CONFIRMING leaves no validity, REQUESTING follows again with a
+ * new nonce, unless the wait has timed out. In every phase, a cancellation or a
+ * late grant withdraws the claim, and a request that fails may refuse it.
  *
  * Every caller that waits for the claim gets its result exactly once. All
  * functions require the client's mutex. */
@@ -54,10 +56,10 @@ struct hf_claimant {
     bool granted;         /* *out was set */
 };
 
-/* Start a claim with a new nonce. `lock` is idle or lost. Fails if no random
- * bytes are available, and leaves the state of the handle unchanged. Set
- * lock->claimant before this call, because a push inside it may complete the
- * claim. */
+/* Start a claim with a new nonce. `lock` is idle or lost. Fails with HF_ESYSTEM
+ * if no random bytes are available, and then leaves lock->state unchanged. If a
+ * caller waits for the result, set lock->claimant before this call, because a
+ * push inside it may complete the claim. */
 enum hf_err hf_acquire_begin(struct hf_lock *lock);
 
 /* Send the claim if it is DEFERRED. The handle calls this when the event
@@ -65,21 +67,23 @@ enum hf_err hf_acquire_begin(struct hf_lock *lock);
 void hf_acquire_resume(struct hf_lock *lock);
 
 /* Cancel the claim at the server, whether it is queued or was granted in the
- * meantime. When the server confirms, the claim is refused with `why`. */
+ * meantime. When the server confirms, the claim is refused with `why`; if it
+ * does not confirm in time, with HF_EINDOUBT. A DEFERRED claim was never sent
+ * and is refused at once. */
 void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why);
 
-/* Cancel the nonce in the background (withdrawal.h) without waiting for the
+/* Cancel the claim in the background (withdrawal.h) without waiting for the
  * answer. If the claim may be queued, CANCEL is repeated until it is confirmed,
  * because a queued claim never expires; otherwise until the lease has
  * expired. */
 void hf_acquire_withdraw_in_background(struct hf_lock *lock);
 
-/* Complete the claim with `err`. The handle becomes idle. `text` may be
- * NULL. */
+/* Complete the claim with `err`. The handle becomes idle. `text` is the error
+ * message; if it is NULL, the message is hf_err_text(err). */
 void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text);
 
-/* Called when the handle's call is settled, or its timer fires, while the
- * handle is CLAIMING. */
+/* Called while the handle is CLAIMING: the first when the handle's call is
+ * settled, the second when its timer fires. */
 void hf_acquire_on_settled(struct hf_lock *lock);
 void hf_acquire_on_timer(struct hf_lock *lock);
 
@@ -87,7 +91,7 @@ void hf_acquire_on_timer(struct hf_lock *lock);
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant);
 
-/* hf_host_ops.nudge: a queued claim is checked at once. */
+/* hf_host_ops.nudge: check the queued claim with `nonce` at once. */
 void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce);
 
 #endif

@@ -16,13 +16,16 @@ struct hf_client;
 enum hf_err hf_background_start(struct hf_client *client,
                                 struct hf_error *error);
 
-/* Start the threads if the client would otherwise be driven during blocking
- * calls only: it has no threads, and the program does not call hf_process().
- * Renewals and event callbacks need a driver at all times. */
+/* Start the threads, unless they run already, the program drives the client
+ * itself (it has called hf_fd() or hf_process()), or the client is closing.
+ * Without them the client would be driven during blocking calls only, but
+ * renewals and event callbacks need a driver at all times. Can fail with
+ * HF_ESYSTEM. */
 enum hf_err hf_background_ensure(struct hf_client *client);
 
-/* Stop the threads and join them. A thread that is still inside a callback at
- * `deadline` is detached instead. Unlocks the mutex while it waits. */
+/* Stop the threads and join them. If one of them still runs at `deadline`,
+ * because it is inside a callback, all are detached instead. Unlocks the mutex
+ * while it waits. */
 void hf_background_stop(struct hf_client *client, hf_time deadline);
 
 /* Stop the threads and detach them, without waiting. One of these threads may

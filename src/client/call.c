@@ -57,8 +57,9 @@ void hf_call_fini(struct hf_call *call)
     call->client = NULL;
 }
 
-/* The lowest sequence number that is still open. The server may forget the
- * results of commands with lower numbers. */
+/* The lowest sequence number that is still open; the next one to be used if
+ * none is open. The server may forget the results of commands with lower
+ * numbers. */
 static uint64_t lowest_open_sequence(const struct hf_client *client)
 {
     struct hf_dlist *first = hf_dlist_first(&client->calls);
@@ -68,7 +69,7 @@ static uint64_t lowest_open_sequence(const struct hf_client *client)
     return HF_CONTAINER(first, struct hf_call, link)->request.command.sequence;
 }
 
-/* When the request was sent; HF_NEVER if it was not sent yet. */
+/* When the current attempt was sent; HF_NEVER if it was not sent yet. */
 static hf_time call_sent_at(const struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -129,9 +130,9 @@ static bool is_lock_call(struct hf_dlist *link)
     return call->request.command.kind == HF_COMMAND_LOCK;
 }
 
-/* Commands that renew or end a claim go before all LOCKs: the leases of those
- * claims are running, and the LOCKs may be waiting for the same claims to
- * end. */
+/* A request other than LOCK goes before all LOCKs: most such requests renew or
+ * end a claim whose lease is running, and the LOCKs may be waiting for the same
+ * claims to end. */
 static void park_call(struct hf_call *call)
 {
     struct hf_dlist *parked = &call->client->parked, *before = parked;
@@ -311,7 +312,7 @@ static void retry_or_fail(struct hf_call *call, enum hf_err err)
         call->failed(call);
 }
 
-/* Whether it does no harm to execute the command twice. */
+/* Returns true if it does no harm to execute the command twice. */
 static bool may_run_twice(const struct hf_command *command)
 {
     return command->kind == HF_COMMAND_RENEW ||
@@ -396,8 +397,8 @@ static void on_limit(struct hf_call *call)
     fail_call(call);
 }
 
-/* Send the next attempt. If no copy can have been executed, any session may
- * execute it. */
+/* Send the next attempt. Any session may execute it if it is a new command, or
+ * if no earlier copy can have been executed. */
 static void send_again(struct hf_call *call)
 {
     if (call->renumber || !call->in_doubt)

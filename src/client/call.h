@@ -1,12 +1,13 @@
 /* call.h - one request with its retries, sequence number and deadline.
  *
- * This is the only module that repeats a request (docs/decisions/0021). It
- * submits one copy and waits for the answer until the deadline. It submits
- * another copy only after the strategy has answered the previous one with
- * HF_EUNAVAIL (not executed) or HF_EINDOUBT (sent, and the answer was lost).
- * The copies have the same sequence number, so the server executes them once. A
- * call that fails is settled with HF_EINDOUBT if any attempt was in doubt,
- * otherwise with HF_EUNAVAIL.
+ * This is the only module of the client that retries a request
+ * (docs/decisions/0021). It submits one copy and waits for the answer until the
+ * deadline. It submits another copy only after the strategy has answered the
+ * previous one with HF_EUNAVAIL (not executed) or HF_EINDOUBT (sent, and the
+ * answer was lost). The copies have the same sequence number, so the server
+ * executes them once. A call that has no other answer at its deadline is
+ * settled with HF_EINDOUBT if any attempt was in doubt, otherwise with
+ * HF_EUNAVAIL.
  *
  * A command is not repeated as it is if the session in which it was sent is
  * gone (docs/decisions/0033): the next session would execute it again. RENEW
@@ -52,13 +53,14 @@ struct hf_call {
     uint32_t back_off_ms; /* delay after the first attempt; doubles each time */
     hf_time deadline;
     hf_time queue_until; /* latest instant to send the request; 0: no limit */
-    uint32_t timeout_ms; /* time from send to answer, with queue_until */
+    uint32_t timeout_ms; /* how long the answer may take after the request was
+                            sent, if queue_until is set */
     bool expired_unsent; /* queue_until passed before the request was sent */
     hf_time first_sent;  /* when the command was first sent, with its present
                            sequence number */
     hf_time last_sent;
     char *cause; /* why an earlier attempt failed; may be NULL */
-    void *owner; /* for `settled` and `failed` */
+    void *owner; /* set by the owner, for `settled` and `failed` */
 
     /* Called when the call has completed; the answer is in `request`. */
     void (*settled)(struct hf_call *call);
@@ -77,12 +79,13 @@ static inline bool hf_call_is_open(const struct hf_call *call)
 }
 
 /* Send the request, and retry until `deadline`. `settled` runs exactly once,
- * and not inside this function. */
+ * unless the call is abandoned, and not inside this function. */
 void hf_call_start(struct hf_call *call, hf_time deadline);
 
 /* Like hf_call_start(), for a request that may wait inside a busy client or
  * strategy. If it is not sent by `queue_until`, the call is settled with
- * HF_EUNAVAIL. Once it is sent, the answer has `timeout_ms` to arrive. */
+ * HF_EUNAVAIL, and expired_unsent is set. Once it is sent, the answer has
+ * `timeout_ms` to arrive. */
 void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
                           hf_time queue_until);
 

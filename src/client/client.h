@@ -1,12 +1,13 @@
 /* client.h - one open client: the state that all of its modules share.
  *
- * `mutex` guards every member declared after it. Code that holds the mutex may
- * change the state of calls, locks and futures, but it only queues user
- * callbacks: these run later and without the mutex (loop.h).
+ * `mutex` guards every member declared after it, except the atomics and the
+ * posts in `loop`. Code that holds the mutex may change the state of calls,
+ * locks and futures, but it only queues user callbacks: these run later and
+ * without the mutex (loop.h).
  *
- * A public function calls hf_client_enter(), does its work, and calls
- * hf_client_leave(). The time in between is one *turn*. One pass of the event
- * loop is a turn too. */
+ * A public function that needs the mutex calls hf_client_enter(), does its
+ * work, and calls hf_client_leave(). The time in between is one *turn*. One
+ * pass of the event loop is a turn too. */
 #ifndef HF_CLIENT_CLIENT_H
 #define HF_CLIENT_CLIENT_H
 
@@ -56,7 +57,7 @@ struct hf_client {
     pthread_mutex_t mutex;
     unsigned references; /* held by the opener, handles, futures, watches,
                             operations and threads */
-    struct hf_opening *opening; /* not NULL while hf_open_start() runs */
+    struct hf_opening *opening; /* not NULL while a thread opens the strategy */
     bool opened;                /* the strategy is open */
     bool closing;               /* new calls are refused */
     bool closed;                /* open calls have been abandoned */
@@ -64,12 +65,12 @@ struct hf_client {
     bool now_known;
     struct hf_loop loop;
     struct hf_random random;
-    struct hf_error error; /* from the last call that failed */
+    struct hf_error error; /* the last failure, for hf_client_error() */
 
     uint64_t next_sequence;
     uint64_t next_watch;
-    struct hf_dlist calls;       /* open commands, in order of sequence */
-    struct hf_dlist parked;      /* commands that wait, without a sequence
+    struct hf_dlist calls;       /* open commands and LOOKUPs, by sequence */
+    struct hf_dlist parked;      /* commands and LOOKUPs that wait, without a
                                     number, until the window has room */
     struct hf_blocked *draining; /* the thread in hf_close() that waits until
                                     no call is open */
@@ -95,23 +96,26 @@ enum hf_err hf_client_open_start(const char *url,
                                  struct hf_client **client,
                                  struct hf_listener listener);
 
-/* Free the client, which must have no references left. */
+/* Free the client. No thread and no object may refer to it any more, and its
+ * strategy must be closed. */
 void hf_client_destroy(struct hf_client *client);
 
-/* Continue a close that waits for the last call, or for the strategy to open.
- * Does nothing while a call is open, or if the client is not closing. */
+/* Continue a close that was waiting until no call is open and the strategy is
+ * not being opened. Does nothing if it still has to wait, or if the client is
+ * not closing. */
 void hf_close_on_drained(struct hf_client *client);
 
 /* Lock the mutex and begin a turn. pthread_cancel() of this thread has no
  * effect until hf_client_leave(). On failure the mutex is not locked.
  *
  * HF_EFORK   this is a forked child
- * HF_ECLOSED the client is closed, or closing
+ * HF_ECLOSED the client is closed or closing, or hf_open_start() has failed
  * HF_ESTATE  hf_open_start() has not finished */
 enum hf_err hf_client_enter(struct hf_client *client);
 
-/* Like hf_client_enter(), for functions that are legal while the client is
- * closing or opening, because they only read, free or cancel something. */
+/* Like hf_client_enter(), but also enters a client that is opening, closing or
+ * closed, for functions that only read, free, cancel, drive or close something.
+ * Can fail with HF_EFORK only. */
 enum hf_err hf_client_enter_any(struct hf_client *client);
 
 /* Lock the mutex, after the threads that already wait for it. Without this

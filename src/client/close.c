@@ -35,8 +35,8 @@ static void end_everything(struct hf_client *client)
                          HF_ECLOSED);
 }
 
-/* Refuse new calls, and withdraw all claims. Withdrawals and open releases have
- * until `deadline` to be confirmed. */
+/* Refuse new calls, withdraw all claims, and end all watches and operations.
+ * Withdrawals are retried until `deadline`. */
 static void begin_close(struct hf_client *client, hf_time deadline)
 {
     struct hf_dlist *link;
@@ -64,8 +64,8 @@ static bool is_drained(const struct hf_client *client)
 }
 
 /* Give up the open calls, once the client is drained or the deadline has
- * passed. Returns HF_OK if all releases were confirmed, otherwise
- * HF_EINDOUBT. */
+ * passed. Returns HF_OK if all releases and withdrawals were confirmed,
+ * otherwise HF_EINDOUBT. */
 static enum hf_err abandon_open_calls(struct hf_client *client)
 {
     bool confirmed = !has_calls(client) && !client->unconfirmed;
@@ -89,7 +89,7 @@ static void close_strategy(struct hf_client *client)
 
 /* ---- hf_close() ---------------------------------------------------------*/
 
-/* A release that is settled may send another request, so look again. */
+/* A release may send another request when one is settled, so check again. */
 static void await_drained(struct hf_client *client, hf_time deadline)
 {
     while (!is_drained(client) && hf_client_now(client) < deadline) {

@@ -25,7 +25,8 @@ struct hf_future {
     void (*release)(struct hf_future *future);
 };
 
-/* Initialize a future with one reference, the operation's. */
+/* Initialize a future with one reference, the operation's. The caller sets
+ * `release`, and `cancel` if the operation can be canceled. */
 void hf_future_init(struct hf_future *future, struct hf_client *client,
                     hf_done_fn *done, void *arg);
 
@@ -46,7 +47,8 @@ void hf_future_unref(struct hf_future *future);
 
 /* Block until the result is delivered, and return it. If the thread is
  * interrupted and the operation can be canceled, cancel it and return HF_EINTR
- * in place of HF_ECANCELED. */
+ * in place of HF_ECANCELED. Returns HF_EFORK in a child that a callback has
+ * forked. */
 enum hf_err hf_future_await(struct hf_future *future);
 
 #endif

@@ -4,9 +4,9 @@
  * transitions, and hf_handle_set_state() asserts them. One embedded call serves
  * both claiming and releasing, because these never overlap.
  *
- * hf_handle_new() allocates everything that a handle needs, so that claims,
- * renewals and releases cannot run out of memory. All functions require the
- * client's mutex. */
+ * hf_handle_new() allocates what claims, the keeper's renewals and releases
+ * need, so that these cannot run out of memory once they have started. All
+ * functions require the client's mutex. */
 #ifndef HF_CLIENT_HANDLE_H
 #define HF_CLIENT_HANDLE_H
 
@@ -49,9 +49,9 @@ struct hf_lock {
     hf_time wait_until;
     hf_time limit;            /* with ttl_includes_wait, validity ends by then;
                                  otherwise HF_NEVER */
-    uint32_t held_ttl_ms;     /* the ttl of the confirmed lease */
+    uint32_t held_ttl_ms;     /* the ttl of the lease that was last confirmed */
     uint32_t position;        /* in the queue; 0: not queued */
-    enum hf_err refusal;      /* result of a claim that is withdrawn */
+    enum hf_err refusal;      /* result of a claim that is being withdrawn */
     const char *refusal_text; /* a static string; NULL: hf_err_text() */
     enum hf_err claim_result; /* result of the last completed claim */
     bool was_claimed;
@@ -82,7 +82,7 @@ struct hf_lock {
     bool renewal_failure; /* `failure` is that of a renewal, so a successful
                              renewal clears it */
     size_t key_size;
-    uint8_t bytes[]; /* key, value, note */
+    uint8_t bytes[]; /* copies of the key, the value and the note */
 };
 
 static inline struct hf_key hf_handle_key(const struct hf_lock *lock)

@@ -1,8 +1,9 @@
 /* host.h - the services that a client offers its strategy (struct hf_host_ops):
  * timers, descriptors, posts from other threads, and answers.
  *
- * These services only record the work; the driver (loop.h) calls the functions
- * below to do it. All functions require the client's mutex. */
+ * Timers, posts and answers are only recorded. The driver (loop.h), and the end
+ * of each turn, call the functions below to handle them. These functions
+ * require the client's mutex. */
 #ifndef HF_CLIENT_HOST_H
 #define HF_CLIENT_HOST_H
 
@@ -24,7 +25,7 @@ void hf_host_run_posts(struct hf_client *client);
 void hf_host_run_deferred(struct hf_client *client);
 
 /* Call `done` of all answered requests and send parked calls, until no request
- * is answered and no call can be sent. */
+ * is answered and no parked call can be sent. */
 void hf_host_settle_answers(struct hf_client *client);
 
 #endif

@@ -54,8 +54,9 @@ static uint32_t renewed_ttl_ms(const struct hf_lock *lock)
 
 /* When the next renewal is due: renew_ms before the end of validity if the user
  * has set it, otherwise when 1/renew_part of the ttl has passed, with a jitter
- * of a tenth of that. The result counts back from the end of validity, because
- * hf_renew() may have moved the end by more than the ttl. */
+ * of up to a tenth of that in either direction. The result counts back from the
+ * end of validity, because hf_renew() may have moved the end by more than the
+ * ttl. */
 static hf_time renew_at(const struct hf_lock *lock)
 {
     unsigned parts = lock->client->strategy->renew_part;
@@ -70,7 +71,7 @@ static hf_time renew_at(const struct hf_lock *lock)
 }
 
 /* When AT_RISK is due: half the ttl before the end of validity, or half of
- * renew_ms before it if renewals are configured to start later. */
+ * renew_ms before it if that is later. */
 static hf_time risk_at(const struct hf_lock *lock)
 {
     hf_time half = valid_until_of(lock) - renewed_ttl_ms(lock) / 2;
@@ -103,7 +104,8 @@ static bool has_reported(const struct hf_lock *lock, enum hf_lock_event event)
     return (lock->reported_events & (1u << event)) != 0;
 }
 
-/* Set the timer to the next renewal or event. */
+/* Set the timer to the next renewal or event, or to when the open renewal is
+ * overdue. */
 static void set_keeper_timer(struct hf_lock *lock)
 {
     struct hf_host *host = &lock->client->host;

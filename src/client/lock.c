@@ -82,8 +82,8 @@ static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
 
 /* ---- Acquiring with a new handle ----------------------------------------*/
 
-/* Check the arguments and enter the client. On failure the client is not
- * entered. */
+/* Check the arguments, set `checked` to the options with their defaults, and
+ * enter the client. On failure the client is not entered. */
 static enum hf_err enter_checked(struct hf_client *client, struct hf_key key,
                                  const struct hf_lock_opts *opts,
                                  struct hf_lock_opts *checked)
@@ -105,8 +105,8 @@ static enum hf_err enter_checked(struct hf_client *client, struct hf_key key,
     return err ? hf_error_set_code(error, err) : HF_OK;
 }
 
-/* Leave the client. A failed call returns no handle for hf_lock_error(), so the
- * message goes to opts->error. */
+/* Leave the client. A failed call returns no handle for hf_lock_error(), so
+ * store its message in `error`, which is opts->error. */
 static enum hf_err leave_with_error(struct hf_client *client,
                                     struct hf_error *error, enum hf_err err)
 {
@@ -118,8 +118,9 @@ static enum hf_err leave_with_error(struct hf_client *client,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so start the client's
- * threads, which handle renewals and events while no call is in progress. */
+/* If the lock is renewed or has an event callback, start the client's threads:
+ * a program that makes blocking calls has no event loop that would drive the
+ * client between them. */
 static enum hf_err ensure_lock_driver(struct hf_lock *lock)
 {
     return hf_handle_needs_driver(lock) ? hf_background_ensure(lock->client)
@@ -303,7 +304,7 @@ enum hf_err hf_lock_acquire_start(struct hf_lock *lock, hf_done_fn *done,
 }
 
 /* Wait for the claim that is pending now. If no claim is pending, return the
- * result of the last claim. */
+ * result of the last claim, or HF_ESTATE if there was none. */
 static enum hf_err await_claim(struct hf_lock *lock)
 {
     struct hf_acquire_waiter waiter = {.err = HF_OK};

@@ -97,7 +97,7 @@ bool hf_loop_is_in_callback(const struct hf_client *client)
            pthread_equal(client->loop.callback_thread, pthread_self());
 }
 
-/* Handle everything that is due, except callbacks. Posts and answers go before
+/* Handle queued posts, answers and due timers. Posts and answers go before
  * timers: a grant that arrived in time must not be reported as a timeout. */
 static void process_due(struct hf_client *client)
 {
@@ -225,9 +225,9 @@ static void poll_descriptors(struct hf_client *client)
                  epoll_wait(epoll_of(client), events, EVENTS_PER_TURN, 0));
 }
 
-/* Poll the descriptors without the mutex, up to `timeout` (-1: no limit). If a
- * descriptor was removed meanwhile, the events may refer to it, so poll again.
- * No event is lost, because epoll is level-triggered. */
+/* Poll the descriptors without the mutex, for up to `timeout` milliseconds (-1:
+ * no limit). If a descriptor was removed meanwhile, the events may refer to it,
+ * so poll again. No event is lost, because epoll is level-triggered. */
 static void sleep_in_epoll(struct hf_client *client, int timeout)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -309,9 +309,10 @@ static bool must_poll(struct hf_client *client)
            has_callbacks_due(&client->loop);
 }
 
-/* Drive until `blocked` is released or callbacks are queued. The role is passed
- * on before the callbacks run, so that another thread renews locks and records
- * losses while user code runs. */
+/* Drive until the wait of `blocked` ends, callbacks are queued, or background
+ * threads take over. Then run queued callbacks. The role is passed on before
+ * the callbacks run, so that another thread renews locks and records losses
+ * while user code runs. */
 static void drive_until_done(struct hf_client *client,
                              struct hf_blocked *blocked)
 {

@@ -12,9 +12,9 @@
  *     delayed by user code if another thread can drive: always in a client with
  *     background threads, never in a program with one thread.
  *
- * Descriptors, posts, events and callbacks each have a limit per turn; the rest
- * waits for the next turn. So timers fire, and blocked threads return, under
- * any load.
+ * A turn handles a limited number of descriptors and callbacks, and only the
+ * posts that are queued when it starts; the rest waits for the next turn. So
+ * timers fire, and blocked threads return, under any load.
  *
  * Due timers fire before each callback, and the callback for a lost lock goes
  * to the front of the queue. So a process that was stopped learns of a loss
@@ -50,7 +50,7 @@ struct hf_blocked {
     struct hf_client *client;
     struct hf_timer limit; /* fires at the deadline */
     pthread_cond_t wake;
-    bool background;     /* a background thread */
+    bool background;     /* this is a background thread */
     bool interruptible;  /* hf_interrupt() ends the wait */
     unsigned interrupts; /* the wait ends when loop->interrupts differs from
                             this */
@@ -86,7 +86,7 @@ struct hf_loop {
 
     bool driven;                 /* a thread has the role of the driver */
     bool sleeping;               /* the driver is inside epoll_wait() */
-    struct hf_blocked *awaiting; /* what the driver waits for; NULL in
+    struct hf_blocked *awaiting; /* the wait of the driver itself; NULL in
                                     hf_process() */
     unsigned removals;           /* descriptors removed so far */
 
@@ -136,7 +136,8 @@ void hf_loop_queue_callback(struct hf_client *client,
                             struct hf_callback *callback, bool first);
 
 /* Make hf_interrupt() end the wait of `blocked`. With `pending`, an earlier
- * hf_interrupt() that has not ended any wait yet ends this wait too. */
+ * hf_interrupt() that has not ended any wait yet ends this wait too; otherwise
+ * only a later one does. */
 void hf_loop_set_interruptible(struct hf_client *client,
                                struct hf_blocked *blocked, bool pending);
 

@@ -8,14 +8,15 @@
 
 #include "client/client.h"
 
-/* Open the strategy, and check the URL's parameters and `require`. Called
- * without the mutex. On failure the strategy is closed. */
+/* Open the strategy, set `*caps` to its capabilities, and check that they
+ * include those that the URL requires and that the URL has no unknown
+ * parameter. Called without the mutex. On failure the strategy is closed. */
 enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
                              uint32_t *caps, struct hf_error *error);
 
 /* Open the strategy in a new thread, and deliver the result to a future.
- * Requires the mutex. On HF_OK, `url` is moved into the thread and left empty.
- * Can fail with HF_ENOMEM or HF_ESYSTEM. */
+ * Requires the mutex. `url` is moved into the thread and left empty; after a
+ * failure it is unchanged or empty. Can fail with HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
                              hf_done_fn *done, void *arg,
                              struct hf_future **future, struct hf_error *error);

@@ -143,8 +143,8 @@ static void opening_event(struct hf_host *host,
     LOCKED(host, hf_watch_on_event(host, event));
 }
 
-/* These need no mutex, because only the opening thread uses the returned data
- * before the client is open. */
+/* The next three functions need no mutex, because only the opening thread uses
+ * the returned data before the client is open. */
 static const char *opening_owner(struct hf_host *host)
 {
     return hf_client_host_ops.owner(host);

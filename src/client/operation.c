@@ -35,7 +35,7 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
 }
 
 /* The result is HF_EINDOUBT for a command that was sent, because the server may
- * execute it. */
+ * execute it; otherwise HF_ECANCELED. */
 static void cancel_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
@@ -195,8 +195,8 @@ static enum hf_err finish_update(struct hf_operation *operation)
     return hf_validity_map_error(lock, err);
 }
 
-/* Start RENEW or UPDATE. The caller has set the kind and the value of
- * `command`. */
+/* Start RENEW or UPDATE. The caller has set the kind of `command` and, for
+ * UPDATE, the new and the expected value. */
 static enum hf_err start_on_lock(struct hf_lock *lock,
                                  struct hf_command *command, uint32_t ttl_ms,
                                  struct hf_listener listener)
@@ -376,7 +376,7 @@ static void call_each(struct hf_operation *operation)
         i++;
 }
 
-/* Run `each` for all results without the mutex, like any user callback; then
+/* Run `each` for the results without the mutex, like any user callback; then
  * complete the operation. */
 static void run_list_callback(struct hf_callback *callback)
 {

@@ -32,10 +32,10 @@ struct hf_operation {
     bool is_calling;                  /* list: `each` is running */
     _Atomic(enum hf_err) ended;       /* list: the error, if hf_operation_end()
                                          was called while `each` was running */
-    uint8_t bytes[];                  /* key, value, expected */
+    uint8_t bytes[]; /* copies of the command's key, value and expected value */
 };
 
-/* The last arguments of every hf_X_start(). */
+/* The last arguments of the hf_X_start() functions that return a future. */
 struct hf_listener {
     hf_done_fn *done;
     void *arg;
@@ -50,8 +50,8 @@ enum hf_err hf_operation_new(struct hf_client *client,
                              struct hf_listener listener,
                              struct hf_operation **operation);
 
-/* Send the request. The operation frees itself when it is complete and the user
- * has freed `*future`. */
+/* Send the request. The operation frees itself when it is complete and, unless
+ * `future` is NULL, the user has freed `*future`. */
 void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
                         struct hf_future **future);
 

@@ -115,8 +115,9 @@ struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                                           : otherwise;
 }
 
-/* Copy `opts` over the defaults in `to`. Both structs begin with their size.
- * `name` is the name of the struct, for the error text. */
+/* Copy `opts` over the defaults in `to`. Both structs begin with their size;
+ * `known` is the size of `to`. `name` is the name of the struct, for the error
+ * text. */
 static enum hf_err copy_opts(void *to, size_t known, const void *opts,
                              const char *name, struct hf_error *error)
 {

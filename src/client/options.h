@@ -5,7 +5,8 @@
 #include "base/error.h"
 
 /* Copy `opts` to `to`, fill in the defaults and check the result. If `opts` is
- * NULL, `to` is set to the defaults of this process.
+ * NULL, `to` is set to the defaults; those of a lock can be changed with
+ * hf_lock_opts_set_default().
  *
  * HF_EINVAL        the text names the option
  * HF_EUNSUPPORTED  an option is set that this version does not know */
@@ -25,8 +26,10 @@ struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
 struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                          struct hf_error *otherwise);
 
-/* Check one argument. A key has 1 to HF_KEY_MAX bytes, a prefix may be empty.
- * `name` is for the error text. Can fail with HF_EINVAL. */
+/* Check one argument. A key has 1 to HF_KEY_MAX bytes, a prefix may be empty; a
+ * ttl is between HF_TTL_MIN_MS and HF_TTL_MAX_MS; `bytes` are a value of at
+ * most HF_VALUE_MAX bytes. `name` is for the error text. Can fail with
+ * HF_EINVAL. */
 enum hf_err hf_options_key(struct hf_key key, struct hf_error *error);
 enum hf_err hf_options_prefix(struct hf_key prefix, struct hf_error *error);
 enum hf_err hf_options_ttl(uint32_t ttl_ms, struct hf_error *error);

@@ -17,19 +17,19 @@ void hf_release_begin(struct hf_lock *lock)
     hf_keeper_stop(lock);
     lock->pending_events = 0;
     hf_handle_set_state(lock, HF_LOCK_RELEASING);
-    /* The server may still keep a lock that is lost here, or a delayed copy of
-     * the LOCK may have been granted with another token. So send CANCEL, which
-     * ends the claim whatever its token is. */
+    /* For a lost lock send CANCEL, which ends the claim whatever its token is:
+     * the server may still keep the lock, or a delayed copy of the LOCK may
+     * have been granted with another token. */
     hf_handle_fill_command(lock, &lock->call,
                            lost ? HF_COMMAND_CANCEL : HF_COMMAND_UNLOCK);
     hf_handle_ref(lock); /* dropped by hf_release_on_settled() */
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
-/* The session in which UNLOCK was sent is gone, so no copy of it can be
- * executed any more. A linearizable LOOKUP shows whether one was: if the claim
- * still holds the key, UNLOCK is sent again, as a new command. Returns true if
- * a request was sent. */
+/* If the session in which UNLOCK was sent is gone, no copy of it can be
+ * executed any more. Send a linearizable LOOKUP, which shows whether one was:
+ * if the claim still holds the key, send UNLOCK again, as a new command.
+ * Returns true if a request was sent. */
 static bool continue_release(struct hf_lock *lock)
 {
     struct hf_call *call = &lock->call;

@@ -14,9 +14,9 @@ void hf_release_begin(struct hf_lock *lock);
 /* Called when the handle's call is settled while the handle is RELEASING. */
 void hf_release_on_settled(struct hf_lock *lock);
 
-/* Complete a pending claim with HF_ECLOSED, because the client is closing, and
- * withdraw the claim in the background. If the client is closed already, give
- * up an open UNLOCK too. */
+/* End the claim of the handle, because the client is closing: withdraw it in
+ * the background, unless it was adopted. A pending claim completes with
+ * HF_ECLOSED. If the client is closed already, give up an open release too. */
 void hf_release_on_close(struct hf_lock *lock);
 
 #endif

@@ -10,8 +10,8 @@
  *
  * hf_lock_valid_for() and the other getters read the end of validity without
  * the client's mutex. To keep (3), a getter that finds the end in the past
- * replaces it by HF_VALIDITY_ENDED with a compare-and-swap, and a renewal moves
- * it with a compare-and-swap: the first one wins. The functions below require
+ * sets it to HF_VALIDITY_ENDED with a compare-and-swap, and a renewal moves it
+ * with a compare-and-swap: the first one wins. The functions below require
  * the mutex. */
 #ifndef HF_CLIENT_VALIDITY_H
 #define HF_CLIENT_VALIDITY_H
@@ -33,17 +33,19 @@ void hf_validity_clear(struct hf_lock *lock);
  * hf_validity_lose() was not called yet. */
 enum hf_state hf_validity_state(const struct hf_lock *lock);
 
-/* HF_OK if the lock is held, HF_EEXPIRED if it is lost, otherwise HF_ESTATE. An
- * adopted lock counts as held before its first renewal. */
+/* Returns HF_OK if the lock is held, HF_EEXPIRED if it is lost, otherwise
+ * HF_ESTATE. Moves a held lock whose validity has ended to LOST. An adopted
+ * lock counts as held before its first renewal. */
 enum hf_err hf_validity_check(struct hf_lock *lock);
 
-/* Extend validity after a confirmed renewal, and never shorten it. Returns
- * HF_EEXPIRED if validity had already ended; the lock is lost then. */
+/* Extend validity after a confirmed renewal with `ttl_ms`, whose lease is
+ * counted from `base`; never shorten it. Returns HF_EEXPIRED if validity had
+ * already ended, in which case the lock is lost, or if the lock is not held. */
 enum hf_err hf_validity_extend(struct hf_lock *lock, hf_time base,
                                uint32_t ttl_ms);
 
 /* Move a held lock to LOST and report the loss. Does nothing if the lock is not
- * held. `text` may be NULL. */
+ * held. `why` and `text` are for hf_lock_error(); `text` may be NULL. */
 void hf_validity_lose(struct hf_lock *lock, enum hf_err why, const char *text);
 
 /* Map HF_ENOTHELD and HF_ENOTOWNER to HF_EEXPIRED, unless the lock was adopted,

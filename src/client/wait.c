@@ -127,7 +127,8 @@ void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event)
     }
 }
 
-/* Read again after POLL_MS, or when the lease that READ reported expires. */
+/* Read again after POLL_MS, or when the lease has expired if `left_ms` is
+ * shorter and not 0. If wait_until has passed, fail the wait. */
 static void schedule_read(struct hf_watch *watch, uint32_t left_ms)
 {
     uint32_t delay = left_ms > 0 && left_ms < POLL_MS ? left_ms + 1 : POLL_MS;

@@ -16,7 +16,7 @@ struct hf_wait {
     bool seen_held;   /* wait_free: a READ found the key held */
     bool seen_free;   /* wait_free: a READ found the key free, and the event
                          that says why has not arrived yet */
-    bool read_again;  /* an event arrived while a READ was open */
+    bool read_again;  /* send another READ after the open request */
     uint64_t granted; /* wait_held: the token of the last grant event */
     char owner[HF_NOTE_MAX + 1]; /* wait_held: the owner of that grant */
     struct hf_info *info;
@@ -24,7 +24,7 @@ struct hf_wait {
 };
 
 /* Called when the watch gets an event, when its WATCH or READ is settled, and
- * when its timer fires. */
+ * when its timer fires, respectively. */
 void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event);
 void hf_wait_on_settled(struct hf_watch *watch);
 void hf_wait_on_timer(struct hf_timer *timer);

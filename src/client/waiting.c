@@ -2,7 +2,7 @@
 
 #include "client/client.h"
 
-#define POLL_MS 1000 /* unless the strategy has poll_ms */
+#define POLL_MS 1000 /* used if the strategy does not set poll_ms */
 #define POLL_MIN_MS 20
 
 void hf_waiting_add(struct hf_lock *lock)

@@ -8,7 +8,8 @@
 
 #include "client/handle.h"
 
-/* Do nothing if the handle is in the map already, or is not in it. */
+/* Add the handle to client->waiting, or remove it. Adding a handle that is in
+ * the map, or removing one that is not, does nothing. */
 void hf_waiting_add(struct hf_lock *lock);
 void hf_waiting_remove(struct hf_lock *lock);
 
