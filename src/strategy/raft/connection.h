@@ -39,7 +39,7 @@ struct hf_raft_connection {
     struct hf_buf output;
     struct hf_post flush; /* writes `output` when the turn ends */
     hf_time since;        /* when the present state began */
-    hf_time heard;        /* when a byte arrived, or began to be awaited */
+    hf_time heard;        /* the last byte, or when one began to be awaited */
     uint64_t node;        /* the node's id */
     uint64_t leader;      /* the leader's id, if the node knows it; else 0 */
     uint8_t version;      /* of the commands that are sent */
@@ -57,7 +57,8 @@ void hf_raft_connection_open(struct hf_raft_connection *connection,
                              struct hf_raft_address *address);
 
 /* Write the requests that were sent in this turn, and close the connection.
- * This is not reported. Does nothing if the connection is down. */
+ * hf_raft_route_on_lost() is not called. Does nothing if the connection is
+ * down. */
 void hf_raft_connection_close(struct hf_raft_connection *connection);
 
 /* Close the connection, and report `err` and `text` to

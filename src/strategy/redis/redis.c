@@ -209,8 +209,8 @@ static struct hf_redis_request *add_request(struct hf_redis *redis,
 
 /* A LOCK takes the fast path first: most keys are free, and then the client
  * needs no pub/sub connection. If the last LOCK was refused, or the claim is
- * already in the queue, the fast path would fail, so the slow path saves a
- * round trip. */
+ * already in the queue, the fast path would probably fail, so the slow path
+ * saves a round trip. */
 static void start_command(struct hf_redis_request *pending)
 {
     struct hf_redis *redis = pending->redis;

@@ -5,8 +5,9 @@
 #include "strategy/redis/heartbeat.h"
 #include "strategy/redis/script_call.h"
 
-/* Convert an error reply to a code, and react to it: load the scripts again, or
- * drop the connection. */
+/* Convert an error reply to a code. If the server has lost the scripts, load
+ * them again; if it has become a replica or requires authentication, drop the
+ * connection. */
 enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
                                         const redisReply *reply);
 
@@ -40,8 +41,8 @@ void hf_redis_reply_set_cause(struct hf_answer *answer, const char *text);
 void hf_redis_reply_set_error_cause(struct hf_answer *answer, struct hf_key key,
                                     const redisReply *reply);
 
-/* The value of an integer reply, or of the digits at the start of a string; 0
- * for any other reply. */
+/* The value of a positive integer reply, or of the digits at the start of a
+ * string; 0 for any other reply. */
 uint64_t hf_redis_reply_number(const redisReply *reply);
 
 /* Parse a number, and skip it and the character after it. Returns false if

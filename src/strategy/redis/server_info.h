@@ -1,6 +1,7 @@
 /* server_info.h - the configuration of a server, as INFO and CONFIG report it,
- * and whether the server may grant a lock. handshake.c reads the configuration
- * on each new connection, and again every few seconds before a LOCK. */
+ * and whether the server may grant a lock. handshake.c requests the
+ * configuration on each new connection, and again at a LOCK if it is older than
+ * 5 s. */
 #ifndef HF_STRATEGY_REDIS_SERVER_INFO_H
 #define HF_STRATEGY_REDIS_SERVER_INFO_H
 

@@ -24,8 +24,8 @@ void hf_redis_tls_free(struct hf_redis_tls *tls);
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host);
 
-/* The TLS error of this thread's last failed operation; NULL if the failure was
- * not a TLS error. */
+/* Take the oldest TLS error of this thread, and return its text; NULL if there
+ * is none, because the failure was not a TLS error. */
 const char *hf_redis_tls_error_text(void);
 
 #endif

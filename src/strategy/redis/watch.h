@@ -5,7 +5,7 @@
 #include "strategy/redis/redis.h"
 
 struct hf_redis_watch {
-    struct hf_watch_entry entry; /* first */
+    struct hf_watch_entry entry; /* must be first */
     struct hf_map_link by_pattern;
     struct hf_request *opening; /* the WATCH request, until it is answered */
     uint64_t next;              /* index of the next event; 0: unknown */

@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-/* A client that releases its locks within this time never opens further
- * connections. */
+/* A client that renews locks opens its pub/sub connections after this delay, so
+ * that a client that is closed sooner never opens them for that purpose. */
 #define PUBSUB_DELAY_MS 200
 
 /* ---- Subscriptions ------------------------------------------------------*/
