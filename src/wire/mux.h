@@ -19,7 +19,7 @@
 
 /* The reply to HELLO, which is the same in plain mode and in MUX mode. */
 struct hf_mux_hello {
-    uint64_t version;        /* HF_PROTOCOL_VERSION */
+    uint64_t version;        /* HF_PROTOCOL_VERSION of the node */
     struct hf_bytes cluster; /* the id of the cluster, in hexadecimal digits */
     uint64_t node;           /* the node that replies */
     uint64_t leader;         /* 0: unknown */

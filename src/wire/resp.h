@@ -54,7 +54,7 @@ struct hf_resp_limits {
 enum hf_resp_status {
     HF_RESP_MORE, /* the message is incomplete */
     HF_RESP_MESSAGE,
-    HF_RESP_BROKEN, /* malformed or too large: close the connection */
+    HF_RESP_BROKEN, /* malformed, too large or no memory: disconnect */
 };
 
 #define HF_RESP_DEPTH 3 /* a value, its elements, and theirs */

@@ -7,9 +7,9 @@
 
 #define PING_MS 500        /* silence before a PING, if something is awaited */
 #define SILENCE_MS 1500    /* silence before the node is given up */
-#define IDLE_PING_MS 10000 /* between PINGs, if nothing is awaited */
+#define IDLE_PING_MS 10000 /* silence before a PING, if nothing is awaited */
 #define ATTACH_MS 3000     /* how long a node may take to attach the session */
-#define LATE_MS 500     /* a timer this late means that this process stopped */
+#define LATE_MS 500     /* if a timer is this late, the process was stopped */
 #define KEEP_SIZE 65536 /* a larger buffer is freed once it is written */
 
 static void enter_state(struct hf_raft_connection *connection,

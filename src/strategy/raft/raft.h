@@ -26,7 +26,7 @@
 
 extern const struct hf_strategy hf_strategy_raft;
 
-#define HF_RAFT_CLUSTER_SIZE 65 /* hexadecimal digits and NUL */
+#define HF_RAFT_CLUSTER_SIZE 65 /* a cluster id in hex digits, and NUL */
 
 /* A request that waits for a connection, or for its reply. */
 struct hf_raft_request {
@@ -35,7 +35,7 @@ struct hf_raft_request {
     struct hf_request *request;
     uint64_t id;
     hf_time first_sent; /* HF_NEVER: not sent yet */
-    unsigned copies;    /* how often it was sent */
+    unsigned copies;    /* how many times it was sent */
     size_t capacity;    /* READ, LIST: room in request->answer.infos */
 };
 
@@ -53,10 +53,10 @@ struct hf_raft {
 
     /* route.c */
     struct {
-        unsigned next;      /* index of the node to connect to next */
+        unsigned next;      /* next node to try, modulo the number of nodes */
         unsigned failures;  /* failed attempts since the connection was up */
         hf_time connect_at; /* when `current` connects again */
-        hf_time move_at;    /* when `candidate` connects */
+        hf_time move_at;    /* when `candidate` connects; HF_NEVER: no move */
         bool to_leader;     /* the candidate must be the leader */
         struct hf_raft_address leader;      /* port 0: unknown */
         char cluster[HF_RAFT_CLUSTER_SIZE]; /* "": no node has answered yet */

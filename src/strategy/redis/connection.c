@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "strategy/redis/socket.h"
 
-#define BACK_OFF_MIN_MS 10u  /* longest pause before the second attempt */
+#define BACK_OFF_MIN_MS 10u  /* back-off starts with at most this pause */
 #define BACK_OFF_MAX_MS 1000 /* longest pause between attempts to connect */
 #define HANDSHAKE_MS 5000    /* longest silence before the connection is up */
 #define SILENCE_MS 15000     /* longest silence while replies are awaited */

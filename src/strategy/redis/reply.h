@@ -28,7 +28,8 @@ void hf_redis_reply_decode(struct hf_redis_connection *connection,
 
 /* Decode the reply to a READ of `key`. Set `*ours` to true if holdfast holds
  * the key, and to false if the key is free or was set by a plain Redis client.
- * HF_ENOMEM, HF_EPROTO, or the code of hf_redis_reply_handle_error(). */
+ * Returns HF_OK, HF_ENOMEM, HF_EPROTO, or the code of
+ * hf_redis_reply_handle_error(). */
 enum hf_err hf_redis_reply_decode_read(struct hf_redis_connection *connection,
                                        const redisReply *reply,
                                        struct hf_key key, struct hf_info *info,

@@ -28,7 +28,7 @@ struct hf_redis_script_call {
 struct hf_redis_lock_opts {
     bool slow_path;        /* use lock.lua, not lock_fast.lua */
     bool queue;            /* join the queue if the lock is held */
-    bool waiting;          /* it is queued: send no owner, note and value */
+    bool waiting;          /* the claim is queued: no owner, note or value */
     uint32_t heartbeat_ms; /* this client's heartbeat interval */
     hf_time sent;          /* send time of the LOCK; grant messages repeat it */
     uint64_t token;        /* the token to grant; 0: the server's next one */

@@ -55,7 +55,8 @@ enum hf_err hf_redis_server_info_check_eviction(
  * HF_EUNSUPPORTED  LOCK: the server may evict locks, or is not durable although
  *                  the URL requires it
  * HF_EUNAVAIL      LOCK: the grace period is not over
- * HF_EINVAL        the lease is longer than the grace period */
+ * HF_EINVAL        LOCK, RENEW: the lease is longer than the grace period of a
+ *                  server that is not durable */
 enum hf_err hf_redis_server_info_check_grant(
     const struct hf_redis_server_info *server,
     const struct hf_redis_address *address, const struct hf_command *command,

@@ -13,8 +13,9 @@
 struct hf_redis_tls;
 
 /* Load the files that the options cacert, cert and key name. `*tls` is NULL if
- * the scheme is not rediss. HF_EINVAL; HF_ENOMEM; HF_EUNSUPPORTED: this build
- * has no TLS. */
+ * the scheme is not rediss. Returns HF_EINVAL if a file cannot be used or only
+ * one of cert and key is given, HF_EUNSUPPORTED if this build has no TLS, or
+ * HF_ENOMEM. */
 enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **tls,
                              struct hf_error *error);
 void hf_redis_tls_free(struct hf_redis_tls *tls);

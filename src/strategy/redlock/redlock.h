@@ -82,7 +82,7 @@ struct hf_redlock_vote {
     bool sent_to_all;     /* LOCK: no server is left to send it to */
     bool includes_silent; /* too few servers respond: send to silent ones */
     bool probed;          /* LOCK: probes were sent, after a refusal */
-    bool young; /* LOCK: probes found a hold that may still get a majority */
+    bool young; /* LOCK: probes found a hold that is new or has just ended */
     bool token_drawn; /* LOCK: a token was requested without a grant */
     bool timed_out;   /* slow servers are not awaited any longer */
     unsigned sent_count;
