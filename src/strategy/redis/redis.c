@@ -62,7 +62,8 @@ static void on_wait_reply(struct hf_redis_call *call, const redisReply *reply)
 }
 
 /* Send WAIT, and answer when enough replicas have the lock: a lock that exists
- * on this server alone is lost with the server. */
+ * on this server alone is lost with the server. If WAIT_MS pass first, the
+ * answer is HF_EINDOUBT. */
 static void send_wait(struct hf_redis_request *request)
 {
     struct hf_redis *redis = request->redis;

@@ -146,12 +146,12 @@ static void decode_grant(struct hf_answer *answer, const redisReply *token,
 }
 
 /* Decode a reply of lock_fast.lua or lock.lua: a token; 1 to send the LOCK on
- * the slow path; {HF_OK, token, fresh}; or {HF_EBUSY, position, left}.
+ * the slow path; {HF_OK, token, fresh}; or {error, position, left}.
  *
- * Every waiter polls when the holder's lease ends. The first waiter also polls
- * at every heartbeat interval, because a plain Redis client deletes its key
- * without notifying anybody. Later waiters poll less often, in case they have
- * become the first waiter or missed a message. */
+ * The first waiter polls when the holder's lease ends, and at every heartbeat
+ * interval, because a plain Redis client deletes its key without notifying
+ * anybody. Later waiters poll less often, in case they have become the first
+ * waiter or missed a message. */
 static void decode_lock(const redisReply *reply, hf_time sent,
                         uint32_t heartbeat_ms, struct hf_answer *answer,
                         struct hf_redis_lock_reply *lock_reply)

@@ -39,7 +39,8 @@ void hf_redis_registration_add(struct hf_redis *redis,
 void hf_redis_registration_remove(struct hf_redis *redis,
                                   struct hf_redis_watch *watch);
 
-/* registration.c: the timer `tick` fired. */
+/* registration.c: the timer `tick` fired: renew registrations that are due, and
+ * ask the server for leases that are due. */
 void hf_redis_registration_on_tick(struct hf_timer *timer);
 
 #endif
