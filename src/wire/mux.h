@@ -17,9 +17,9 @@
 
 /* ---- The handshake ------------------------------------------------------*/
 
-/* The reply to HELLO, in both modes. */
+/* The reply to HELLO, which is the same in plain mode and in MUX mode. */
 struct hf_mux_hello {
-    uint64_t version;        /* HF_PROTOCOL_VERSION */
+    uint64_t version;        /* HF_PROTOCOL_VERSION of the node */
     struct hf_bytes cluster; /* the id of the cluster, in hexadecimal digits */
     uint64_t node;           /* the node that replies */
     uint64_t leader;         /* 0: unknown */
@@ -46,16 +46,16 @@ enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
 struct hf_mux_request {
     uint64_t id; /* 1 to HF_MUX_ID_MAX */
     enum hf_verb verb;
-    bool linearizable;     /* LOOKUP, READ, LIST */
-    bool exact;            /* WATCH: only events of the key `key` itself */
+    bool linearizable;     /* LOOKUP, READ, LIST; false: may be stale */
+    bool exact;            /* WATCH: `key` is a key; false: it is a prefix */
     uint32_t remaining_ms; /* DO: time until the client's deadline */
     uint64_t session;      /* ATTACH */
     uint64_t watch;        /* WATCH, UNWATCH: number of the watch */
     uint64_t from;         /* WATCH: index of the first event; 0: from now on */
-    struct hf_nonce secret; /* OPEN, ATTACH: the secret of the session. LOOKUP:
-                               the nonce of the claim */
-    struct hf_key
-        key; /* LOOKUP, READ: key. LIST, WATCH: prefix, may be empty */
+    struct hf_nonce secret;  /* OPEN, ATTACH: the secret of the session. LOOKUP:
+                                the nonce of the claim */
+    struct hf_key key;       /* LOOKUP, READ: key. LIST: prefix, may be empty.
+                                WATCH: see `exact` */
     struct hf_bytes label;   /* OPEN */
     struct hf_bytes command; /* DO: encoded by hf_command_encode() */
 };
@@ -117,11 +117,12 @@ enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
 
 /* ---- Pushes -------------------------------------------------------------*/
 
+/* The kinds of pushes, each with the members of hf_mux_push that it carries. */
 #define HF_MUX_PUSHES(X)                                                       \
     X(GRANT)  /* nonce, token, generation, age_ms */                           \
     X(EVENT)  /* watch, event */                                               \
     X(LEADER) /* leader, address: the leader has changed */                    \
-    X(FULL)   /* the leader has too many connections: stay here */
+    X(FULL)   /* none: the leader is full, stay with this node */
 
 enum hf_mux_push_kind {
 #define HF_MUX_PUSH(name) HF_MUX_PUSH_##name,

@@ -51,7 +51,7 @@ static struct hf_resp_value *add_value(struct hf_resp_parser *parser,
     return value;
 }
 
-/* Count a value that is complete, or an array whose elements follow. */
+/* Count a complete value, and leave the arrays that it completes. */
 static void finish_value(struct hf_resp_parser *parser)
 {
     parser->left[parser->depth]--;
@@ -334,7 +334,8 @@ enum hf_err hf_resp_reader_feed(struct hf_resp_reader *reader, const void *data,
     return reader->kept.failed ? HF_ENOMEM : HF_OK;
 }
 
-/* Replace offsets by addresses: the bytes of a complete message do not move. */
+/* Replace offsets with addresses: the bytes of a complete message do not
+ * move. */
 static void resolve_offsets(struct hf_resp_parser *parser, const uint8_t *data)
 {
     for (size_t i = 0; i < parser->count; i++) {

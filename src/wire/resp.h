@@ -1,9 +1,10 @@
 /* resp.h - the Redis protocol, RESP2: parse messages, write messages.
  *
  * The parser is incremental and accepts any input. An announced length is
- * checked against the limits before memory is allocated, and the work for a
- * message is proportional to its size, however it is cut into pieces. Arrays
- * may be nested once. Strings are not copied: they point into the input.
+ * checked against the limits before memory is allocated. The work for a message
+ * is proportional to its size, however it is cut into pieces, except that an
+ * incomplete line is searched again for each piece. Arrays may be nested once.
+ * Strings are not copied: they point into the input.
  *
  * Requests are arrays of bulk strings. A request may also be a line of words
  * that are separated by blanks, as a person types it into telnet. Replies are
@@ -36,7 +37,7 @@ struct hf_resp_value {
     };
 };
 
-/* A complete message. It is valid until the next call for its reader. */
+/* A complete message. It is valid until the next call with its reader. */
 struct hf_resp_message {
     /* A request: its words. A reply: its value; if that is an array, its
      * elements follow, and those of an element that is an array follow it. */
@@ -53,14 +54,14 @@ struct hf_resp_limits {
 enum hf_resp_status {
     HF_RESP_MORE, /* the message is incomplete */
     HF_RESP_MESSAGE,
-    HF_RESP_BROKEN, /* malformed or too large: close the connection */
+    HF_RESP_BROKEN, /* malformed, too large or no memory: disconnect */
 };
 
 #define HF_RESP_DEPTH 3 /* a value, its elements, and theirs */
 
 struct hf_resp_parser {
     struct hf_resp_limits limits;
-    bool requests; /* accept requests only */
+    bool requests; /* accept only requests; false: replies */
     bool in_bulk;  /* the last value is an incomplete string */
     unsigned depth;
     uint32_t left[HF_RESP_DEPTH]; /* values still to come at each depth */
@@ -68,7 +69,7 @@ struct hf_resp_parser {
     struct hf_resp_value *values;
     size_t count;
     size_t capacity;
-    enum hf_err err;   /* HF_EPROTO, HF_ELIMIT or HF_ENOMEM if BROKEN */
+    enum hf_err err;   /* HF_RESP_BROKEN: HF_EPROTO, HF_ELIMIT, HF_ENOMEM */
     const char *cause; /* HF_RESP_BROKEN: what is wrong */
 };
 
@@ -121,8 +122,8 @@ static inline struct hf_bytes hf_resp_bytes(const struct hf_resp_value *value)
     return (struct hf_bytes){value->data, value->size};
 }
 
-/* Returns true if the string equals `word`, which is in upper case, without
- * regard to the case of letters. */
+/* Returns true if the value is a string that equals `word`, in upper or lower
+ * case. `word` must be in upper case. */
 bool hf_resp_equals(const struct hf_resp_value *value, const char *word);
 
 /* Read a number from 0 to `max`: an integer, or a string of decimal digits.
@@ -130,7 +131,8 @@ bool hf_resp_equals(const struct hf_resp_value *value, const char *word);
 bool hf_resp_number(const struct hf_resp_value *value, uint64_t max,
                     uint64_t *number);
 
-/* Read `size` decimal digits, without a sign or a leading zero. */
+/* Read `size` decimal digits, without a sign or a leading zero. Returns false
+ * if there is anything else, or if the number is greater than `max`. */
 bool hf_resp_read_number(const uint8_t *digits, size_t size, uint64_t max,
                          uint64_t *number);
 
@@ -142,7 +144,7 @@ bool hf_resp_nonce(const struct hf_resp_value *value, struct hf_nonce *nonce);
 
 void hf_resp_write_array(struct hf_buf *buf, size_t count);
 void hf_resp_write_bulk(struct hf_buf *buf, const void *data, size_t size);
-void hf_resp_write_text(struct hf_buf *buf, const char *text); /* a bulk */
+void hf_resp_write_text(struct hf_buf *buf, const char *text); /* bulk string */
 void hf_resp_write_simple(struct hf_buf *buf, const char *text);
 void hf_resp_write_integer(struct hf_buf *buf, int64_t integer);
 void hf_resp_write_null(struct hf_buf *buf);
@@ -150,8 +152,8 @@ void hf_resp_write_null(struct hf_buf *buf);
 /* Write a number as a bulk string of digits, as requests carry it. */
 void hf_resp_write_number(struct hf_buf *buf, uint64_t number);
 
-/* Write "-code text". Control characters become blanks, because the error ends
- * with its line. */
+/* Write "-code text". Control characters become blanks, because a line break
+ * would end the error. */
 void hf_resp_write_error(struct hf_buf *buf, const char *code,
                          const char *text);
 

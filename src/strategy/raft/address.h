@@ -20,7 +20,7 @@
 
 /* The address of one node. */
 struct hf_raft_address {
-    char name[HF_RAFT_NAME_SIZE]; /* "host:port", also for messages */
+    char name[HF_RAFT_NAME_SIZE]; /* "host:port" or "[host]:port" */
     char host[HF_RAFT_HOST_MAX + 1];
     uint16_t port;
 

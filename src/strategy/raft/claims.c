@@ -31,8 +31,9 @@ static struct hf_raft_claim *find_claim(const struct hf_raft *raft,
     return NULL;
 }
 
-/* If memory is exhausted, the grant will have no anchor, and the client renews
- * the lock before it reports the grant. */
+/* If memory is exhausted, the grant will have no anchor. Then the client has to
+ * assume that the lease began when the LOCK was first sent, and may renew the
+ * lock before it reports the grant. */
 void hf_raft_claims_add(struct hf_raft *raft, const struct hf_nonce *nonce,
                         hf_time first_sent)
 {

@@ -7,9 +7,9 @@
 
 #define PING_MS 500        /* silence before a PING, if something is awaited */
 #define SILENCE_MS 1500    /* silence before the node is given up */
-#define IDLE_PING_MS 10000 /* between PINGs, if nothing is awaited */
+#define IDLE_PING_MS 10000 /* silence before a PING, if nothing is awaited */
 #define ATTACH_MS 3000     /* how long a node may take to attach the session */
-#define LATE_MS 500     /* a later timer means that this process was stopped */
+#define LATE_MS 500     /* if a timer is this late, the process was stopped */
 #define KEEP_SIZE 65536 /* a larger buffer is freed once it is written */
 
 static void enter_state(struct hf_raft_connection *connection,
@@ -185,7 +185,8 @@ static void on_push(struct hf_raft_connection *connection,
     }
 }
 
-/* Returns HF_OK if the reply to HELLO is one that this client understands. */
+/* Decode the reply to HELLO. If it is an error, is malformed, or has another
+ * version of the protocol, sets `error` and returns its code. */
 static enum hf_err check_hello_reply(struct hf_mux_hello *hello,
                                      const struct hf_resp_message *message,
                                      struct hf_error *error)
@@ -209,8 +210,8 @@ static enum hf_err check_hello_reply(struct hf_mux_hello *hello,
     return HF_OK;
 }
 
-/* The newest version that both sides know. A cluster also accepts commands that
- * are older than its table. */
+/* The newest version of the command format that both sides know. A cluster also
+ * accepts commands of a version older than that of its table. */
 static uint8_t command_version(const struct hf_mux_hello *hello)
 {
     if (hello->table_version >= HF_VERSION_NEWEST)

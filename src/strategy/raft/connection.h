@@ -33,16 +33,16 @@ struct hf_raft_connection {
     enum hf_raft_state state;
     struct hf_raft_stream stream;
     struct hf_raft_address *address;
-    struct hf_raft_address learned; /* for an `address` not in the URL */
+    struct hf_raft_address learned; /* storage of an `address` not in the URL */
     unsigned incarnation;           /* changes when it is opened or closed */
     struct hf_resp_reader reader;
     struct hf_buf output;
     struct hf_post flush; /* writes `output` when the turn ends */
     hf_time since;        /* when the present state began */
-    hf_time heard;        /* when a byte arrived, or began to be awaited */
+    hf_time heard;        /* when data last arrived, or was first awaited */
     uint64_t node;        /* the node's id */
     uint64_t leader;      /* the leader's id, if the node knows it; else 0 */
-    uint8_t version;      /* of the commands that are sent */
+    uint8_t version;      /* format version of the commands to send */
     uint64_t ping;        /* id of a PING without a reply; 0: none */
     uint64_t handshake;   /* id of an OPEN or ATTACH without a reply; 0: none */
     bool opens;           /* `handshake` is an OPEN */
@@ -57,7 +57,8 @@ void hf_raft_connection_open(struct hf_raft_connection *connection,
                              struct hf_raft_address *address);
 
 /* Write the requests that were sent in this turn, and close the connection.
- * This is not reported. Does nothing if the connection is down. */
+ * hf_raft_route_on_lost() is not called. Does nothing if the connection is
+ * down. */
 void hf_raft_connection_close(struct hf_raft_connection *connection);
 
 /* Close the connection, and report `err` and `text` to

@@ -26,7 +26,7 @@
 
 extern const struct hf_strategy hf_strategy_raft;
 
-#define HF_RAFT_CLUSTER_SIZE 65 /* hexadecimal digits and NUL */
+#define HF_RAFT_CLUSTER_SIZE 65 /* a cluster id in hex digits, and NUL */
 
 /* A request that waits for a connection, or for its reply. */
 struct hf_raft_request {
@@ -35,8 +35,8 @@ struct hf_raft_request {
     struct hf_request *request;
     uint64_t id;
     hf_time first_sent; /* HF_NEVER: not sent yet */
-    unsigned copies;    /* how often it was sent */
-    size_t capacity;    /* LIST: room in request->answer.infos */
+    unsigned copies;    /* how many times it was sent */
+    size_t capacity;    /* READ, LIST: room in request->answer.infos */
 };
 
 struct hf_raft {
@@ -53,10 +53,10 @@ struct hf_raft {
 
     /* route.c */
     struct {
-        unsigned next;      /* index of the node to connect to next */
+        unsigned next;      /* next node to try, modulo the number of nodes */
         unsigned failures;  /* failed attempts since the connection was up */
         hf_time connect_at; /* when `current` connects again */
-        hf_time move_at;    /* when `candidate` connects */
+        hf_time move_at;    /* when `candidate` connects; HF_NEVER: no move */
         bool to_leader;     /* the candidate must be the leader */
         struct hf_raft_address leader;      /* port 0: unknown */
         char cluster[HF_RAFT_CLUSTER_SIZE]; /* "": no node has answered yet */
@@ -81,9 +81,9 @@ struct hf_raft {
     struct hf_watches watches;
 };
 
-/* raft_open.c: hf_strategy.open with a transport other than sockets, for
- * simulations. The other members of hf_strategy_raft work with any transport.
- * `transport` must outlive the client. */
+/* raft_open.c: hf_strategy.open with any transport: raft: passes its sockets,
+ * and a simulation its own transport. The other members of hf_strategy_raft
+ * work with any transport. `transport` must outlive the client. */
 enum hf_err hf_raft_open_with(struct hf_raft *raft, struct hf_url *url,
                               struct hf_host *host,
                               struct hf_raft_transport *transport,
@@ -113,7 +113,8 @@ void hf_raft_wake_at(struct hf_raft *raft, hf_time at);
 void hf_raft_route_start(struct hf_raft *raft);
 
 /* The node has replied to HELLO: attach the session to this connection, unless
- * the connection is a candidate that is no better than the current one. */
+ * the connection is a candidate that is no better than the current one. If the
+ * node belongs to another cluster, the connection is lost. */
 void hf_raft_route_on_hello(struct hf_raft_connection *connection,
                             const struct hf_mux_hello *hello);
 
@@ -131,7 +132,8 @@ void hf_raft_route_on_attached(struct hf_raft_connection *connection);
 void hf_raft_route_on_leader(struct hf_raft_connection *connection,
                              uint64_t leader, struct hf_bytes address);
 
-/* The node reports that the leader accepts no more connections. */
+/* The node reports that the leader accepts no more connections: give up a move
+ * to the leader. */
 void hf_raft_route_on_full(struct hf_raft_connection *connection);
 
 /* Connect, or start to move to another node, if that is due.
@@ -144,7 +146,7 @@ bool hf_raft_route_has_failed(const struct hf_raft *raft);
 
 /* ---- session.c ----------------------------------------------------------*/
 
-/* Open the session on this connection, or attach it. */
+/* Attach the session to this connection, or open one if there is none. */
 void hf_raft_session_attach(struct hf_raft_connection *connection);
 
 /* Handle the reply to OPEN or ATTACH. */
@@ -153,7 +155,7 @@ void hf_raft_session_on_reply(struct hf_raft_connection *connection,
 
 /* The cluster has closed the session, so no copy of its commands can have an
  * effect any more. Commands that were sent are in doubt, and the next
- * connection opens a new session. */
+ * hf_raft_session_attach() opens a new session. */
 void hf_raft_session_on_gone(struct hf_raft *raft);
 
 /* ---- request.c ----------------------------------------------------------*/
@@ -231,8 +233,8 @@ void hf_raft_watch_stop(struct hf_raft *raft, uint64_t number);
  * that it received. */
 void hf_raft_watches_resume(struct hf_raft *raft);
 
-/* Handle the reply with `id`, which is no reply to a request in
- * hf_raft.requests. Does nothing if it is not the reply to a resumed watch. */
+/* Handle the reply with `id`, which is not for a request in hf_raft.requests.
+ * Does nothing if it is not the reply to a resumed watch. */
 void hf_raft_watches_on_reply(struct hf_raft_connection *connection,
                               uint64_t id,
                               const struct hf_resp_message *message);

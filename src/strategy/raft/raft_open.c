@@ -4,7 +4,7 @@
 #include "strategy/raft/raft.h"
 
 #define OPEN_MS 5000  /* how long hf_open() waits for the cluster */
-#define CHECK_MS 5000 /* a lost push delays a grant by at most this */
+#define CHECK_MS 5000 /* waiters check for lost pushes about this often */
 
 hf_time hf_raft_now(const struct hf_raft *raft)
 {

@@ -225,7 +225,8 @@ static struct hf_raft_request *find_sent_request(
     return NULL;
 }
 
-/* The reply to a canceled request is ignored, because its id is unknown. */
+/* The reply to a canceled request is ignored, because its id is no longer
+ * known. */
 void hf_raft_cancel(void *self, struct hf_request *request)
 {
     struct hf_raft *raft = self;

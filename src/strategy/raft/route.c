@@ -19,7 +19,7 @@
 #define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
 #define MOVE_MS 2000         /* moves to the leader are spread over this time */
 #define LEADERLESS_MS 1000 /* wait for a leader before another node is tried */
-#define RETRY_MOVE_MS 5000 /* pause after a move to the leader failed */
+#define RETRY_MOVE_MS 5000 /* minimum pause after a failed move to the leader */
 
 static uint32_t jitter(const struct hf_raft *raft, uint32_t span_ms)
 {
@@ -191,7 +191,8 @@ void hf_raft_route_on_full(struct hf_raft_connection *connection)
 }
 
 /* The nodes of a URL have to belong to one cluster: another cluster would grant
- * the same keys to other clients. */
+ * the same keys to other clients. Returns false, and loses the connection, if
+ * the node belongs to another cluster. */
 static bool check_same_cluster(struct hf_raft_connection *connection,
                                const struct hf_mux_hello *hello)
 {
@@ -249,7 +250,7 @@ void hf_raft_route_on_attached(struct hf_raft_connection *connection)
 }
 
 /* Collect the failures of one round over all nodes in route.round, because each
- * node may fail for another reason. While a later round is incomplete,
+ * node may fail for a different reason. While a later round is incomplete,
  * route.failure keeps the failures of the round before. */
 static void note_failure(struct hf_raft *raft, const struct hf_error *failure)
 {
@@ -300,7 +301,7 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
     if (is_leader_known(raft) &&
         !strcmp(raft->route.leader.name, connection->address->name))
         raft->route.leader.port = 0;
-    if (raft->candidate) { /* it is connecting or up: no new attempt */
+    if (raft->candidate) { /* it is connecting or attaching already */
         raft->current = raft->candidate;
         raft->candidate = NULL;
         return;
@@ -313,8 +314,9 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
 
 /* ---- Connecting ---------------------------------------------------------*/
 
-/* Connect to the leader if it is known and ?route=any was not given; else to
- * the next node of the URL, but not at once to the node that was lost. */
+/* Connect to the leader if it is known, ?route=any was not given, and no
+ * attempt has failed since the connection was up. Otherwise connect to the next
+ * node of the URL, but not at once to the node that was lost. */
 static void connect_current(struct hf_raft *raft)
 {
     struct hf_raft_connection *current = raft->current;

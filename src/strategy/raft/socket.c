@@ -72,8 +72,9 @@ static void socket_close(struct hf_raft_transport *transport,
 
 /* ---- Connecting ---------------------------------------------------------*/
 
-/* Set address->found. Blocks if the host is a name. Names are resolved inside
- * `open`, which may block, and later only if none of the addresses answers. */
+/* Set address->found. Blocks if the host is a name. A name is resolved at the
+ * first attempt to connect to its node, and again after all of its addresses
+ * have failed. */
 static enum hf_err resolve_host(struct hf_raft_address *address,
                                 struct hf_error *error)
 {
@@ -118,8 +119,7 @@ static void set_socket_options(int fd)
                          &options[i].value, sizeof(options[i].value));
 }
 
-/* Start to connect. Returns false and sets errno if the address cannot be
- * reached. */
+/* Start to connect. Returns false and sets errno if that fails at once. */
 static bool connect_to(struct hf_raft_socket *socket_,
                        const struct sockaddr_storage *to)
 {

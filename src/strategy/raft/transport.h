@@ -2,8 +2,8 @@
  *
  * A stream is one connection as the transport sees it: bytes in order, until it
  * is closed or lost. The owner embeds the stream in its own struct. The
- * transport reports what happens to the stream, with the client's mutex held,
- * but not from inside the calls below. */
+ * transport reports what happens to the stream, with the client's mutex held.
+ * Of the calls below, only `wait` reports something before it returns. */
 #ifndef HF_STRATEGY_RAFT_TRANSPORT_H
 #define HF_STRATEGY_RAFT_TRANSPORT_H
 
@@ -34,7 +34,8 @@ struct hf_raft_transport {
 
 struct hf_raft_transport_ops {
     /* Start to connect. On HF_OK the stream is open until it is closed or
-     * reported as lost. */
+     * reported as lost. On any other code `error` is set, and `lost` is not
+     * called. */
     enum hf_err (*connect)(struct hf_raft_transport *transport,
                            struct hf_raft_stream *stream,
                            struct hf_raft_address *address,

@@ -34,7 +34,8 @@ struct hf_redis_address {
 };
 
 /* Parse `url`. `host` points to one of the hosts of the URL and ends at a comma
- * or NUL. HF_EINVAL; HF_EUNSUPPORTED: this build has no TLS; HF_ENOMEM. */
+ * or NUL. Returns HF_EINVAL if the URL is malformed, HF_EUNSUPPORTED if this
+ * build has no TLS, or HF_ENOMEM. */
 enum hf_err hf_redis_address_init(struct hf_redis_address *address,
                                   struct hf_url *url, const char *host,
                                   struct hf_error *error);

@@ -1,6 +1,6 @@
-/* batch.c - send the fast-path commands of one turn as one script. Most of what
- * a script costs the server does not depend on the number of commands, so one
- * script for many commands is cheaper than one for each. */
+/* batch.c - send up to BATCH_MAX fast-path commands of one turn as one script.
+ * Most of what a script costs the server does not depend on the number of
+ * commands, so one script for many commands is cheaper than one for each. */
 #include <stdlib.h>
 
 #include "strategy/redis/redis.h"

@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "strategy/redis/socket.h"
 
-#define BACK_OFF_MIN_MS 10u  /* pause before the second attempt to connect */
+#define BACK_OFF_MIN_MS 10u  /* back-off starts with at most this pause */
 #define BACK_OFF_MAX_MS 1000 /* longest pause between attempts to connect */
 #define HANDSHAKE_MS 5000    /* longest silence before the connection is up */
 #define SILENCE_MS 15000     /* longest silence while replies are awaited */
@@ -91,7 +91,7 @@ static hf_time silence_deadline(const struct hf_redis_connection *connection)
 }
 
 /* Schedule the write of a command that was appended to the output, and expect
- * its reply. */
+ * its reply, unless `call` is NULL. */
 static void queue_call(struct hf_redis_connection *connection,
                        struct hf_redis_call *call)
 {

@@ -105,7 +105,8 @@ struct hf_redis_connection {
 
 /* Start connecting. With `channel`, the connection subscribes to it and is for
  * pub/sub only; else it is for commands. `connection` must be zeroed.
- * `address`, `ops` and `channel` are borrowed until it is closed. HF_ENOMEM. */
+ * `address`, `ops` and `channel` are borrowed until it is closed. Returns HF_OK
+ * or HF_ENOMEM. */
 enum hf_err hf_redis_connection_open(struct hf_redis_connection *connection,
                                      struct hf_host *host,
                                      const struct hf_redis_address *address,

@@ -125,7 +125,7 @@ static enum hf_err check_id(struct hf_redis_connection *connection,
 static enum hf_err on_previous_killed(struct hf_redis_connection *connection,
                                       const redisReply *reply)
 {
-    (void)reply; /* an error means that the connection was closed before */
+    (void)reply; /* ignore an error: the connection may be closed already */
     connection->previous_id = 0;
     return HF_OK;
 }

@@ -1,5 +1,6 @@
 /* This file keeps no list of waiters. Each waiter repeats its LOCK about once a
- * second, and each reply with a position keeps the heartbeat running. */
+ * second or more often, and each reply with a position keeps the heartbeat
+ * running. */
 #include "strategy/redis/heartbeat.h"
 
 #include "strategy/redis/redis.h"

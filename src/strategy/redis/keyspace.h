@@ -39,8 +39,8 @@ struct hf_redis_keyspace {
 enum hf_err hf_redis_keyspace_init(struct hf_redis_keyspace *space,
                                    struct hf_url *url, struct hf_error *error);
 
-/* Write the prefix, `infix` (such as "hf:q:", or "") and the key. Returns the
- * size. */
+/* Write the prefix, `infix` (such as "hf:q:", or "") and the key to `to`,
+ * without a NUL. Returns the size. */
 size_t hf_redis_keyspace_name(const struct hf_redis_keyspace *space,
                               const char *infix, struct hf_key key,
                               char to[HF_REDIS_KEY_SIZE]);

@@ -25,7 +25,8 @@ typedef void hf_redis_list_fn(void *arg, struct hf_redis_list_result *listed);
  * unless the listing is abandoned. If `done` is NULL, the READs are sent only
  * so that the server records expired leases for watches, and their results are
  * discarded. Until the listing ends, each step of the scan sets `*progress` to
- * the current time, unless `progress` or `done` is NULL. HF_ENOMEM,
+ * the current time, unless `progress` or `done` is NULL. `*list` is for
+ * hf_redis_list_abandon(); `list` may be NULL. Returns HF_OK, HF_ENOMEM or
  * HF_EUNAVAIL. */
 enum hf_err hf_redis_list_start(struct hf_redis_connection *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,

@@ -8,15 +8,15 @@
 #include "base/hex.h"
 #include "strategy/redis/redis.h"
 
-/* A client that releases its locks within this time never opens a second
- * connection. */
+/* A client that renews locks opens its pub/sub connection after this delay, so
+ * that a client that is closed sooner never opens it for that purpose. */
 #define PUBSUB_DELAY_MS 200
 
 /* ---- Messages -----------------------------------------------------------*/
 
 /* Handle the message "grant NONCE TOKEN SENT". SENT is when this client sent
- * its last heartbeat. The lease started after that, so validity may count from
- * SENT. */
+ * its last heartbeat, or a LOCK that counts as one. The lease started after
+ * that, so validity may count from SENT. */
 static void on_grant_message(struct hf_redis *redis, const char *text)
 {
     static const char word[] = "grant ";

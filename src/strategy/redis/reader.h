@@ -13,7 +13,7 @@
 /* hiredis keeps a pointer to this struct, so it must not move. */
 struct hf_redis_reader {
     redisReader *reader;
-    size_t unfinished; /* bytes received of replies that are not complete */
+    size_t unfinished; /* bytes received since the last complete reply */
 #ifndef HF_REDIS_MAXELEMENTS
     redisReplyObjectFunctions functions; /* hiredis's, except createArray */
     const redisReplyObjectFunctions *defaults;

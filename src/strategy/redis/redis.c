@@ -62,7 +62,8 @@ static void on_wait_reply(struct hf_redis_call *call, const redisReply *reply)
 }
 
 /* Send WAIT, and answer when enough replicas have the lock: a lock that exists
- * on this server alone is lost with the server. */
+ * on this server alone is lost with the server. If WAIT_MS pass first, the
+ * answer is HF_EINDOUBT. */
 static void send_wait(struct hf_redis_request *request)
 {
     struct hf_redis *redis = request->redis;
@@ -209,8 +210,8 @@ static struct hf_redis_request *add_request(struct hf_redis *redis,
 
 /* A LOCK takes the fast path first: most keys are free, and then the client
  * needs no pub/sub connection. If the last LOCK was refused, or the claim is
- * already in the queue, the fast path would fail, so the slow path saves a
- * round trip. */
+ * already in the queue, the fast path would probably fail, so the slow path
+ * saves a round trip. */
 static void start_command(struct hf_redis_request *pending)
 {
     struct hf_redis *redis = pending->redis;

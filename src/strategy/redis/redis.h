@@ -82,7 +82,8 @@ struct hf_redis {
 void hf_redis_submit(void *self, struct hf_request *request);
 void hf_redis_cancel(void *self, struct hf_request *request);
 
-/* redis.c: send a LOCK on the slow path, as soon as grants can be received. */
+/* redis.c: send a LOCK on the slow path. If it may queue, it is held back until
+ * the pub/sub connection is up. */
 void hf_redis_request_send_lock(struct hf_redis_request *request);
 
 /* redis.c: send one command outside of a batch; a LOCK takes the fast path. */
@@ -117,7 +118,7 @@ bool hf_redis_pubsub_open(struct hf_redis *redis);
 void hf_redis_pubsub_open_soon(struct hf_redis *redis);
 
 /* Hold back a LOCK until the pub/sub connection is up, so that the client does
- * not miss the message with its grant. */
+ * not miss the message with its grant. Opens the connection if necessary. */
 void hf_redis_pubsub_hold_lock(struct hf_redis *redis,
                                struct hf_redis_request *request);
 

@@ -13,7 +13,7 @@
 #include "strategy/redis/watch.h"
 
 #define TICK_MS 3000   /* renewal interval; registrations last 10 s */
-#define DUE_AGAIN_MS 2 /* tick after due keys, as more may follow */
+#define DUE_AGAIN_MS 2 /* delay of the tick after due keys; more may follow */
 #define PART_MAX 256   /* watches in one call, as a script blocks the server */
 
 /* ---- Channels -----------------------------------------------------------*/

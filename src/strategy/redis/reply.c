@@ -146,7 +146,7 @@ static void decode_grant(struct hf_answer *answer, const redisReply *token,
 }
 
 /* Decode a reply of lock_fast.lua or lock.lua: a token; 1 to send the LOCK on
- * the slow path; {HF_OK, token, fresh}; or {HF_EBUSY, position, left}.
+ * the slow path; {HF_OK, token, fresh}; or {error, position, left}.
  *
  * The first waiter polls when the holder's lease ends, and at every heartbeat
  * interval, because a plain Redis client deletes its key without notifying

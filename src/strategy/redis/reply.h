@@ -5,8 +5,9 @@
 #include "strategy/redis/heartbeat.h"
 #include "strategy/redis/script_call.h"
 
-/* Convert an error reply to a code, and react to it: load the scripts again, or
- * drop the connection. */
+/* Convert an error reply to a code. If the server has lost the scripts, load
+ * them again; if it has become a replica or requires authentication, drop the
+ * connection. */
 enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
                                         const redisReply *reply);
 
@@ -14,7 +15,7 @@ enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
 struct hf_redis_lock_reply {
     bool fresh;       /* this call granted the lock, not an earlier call */
     bool slow_path;   /* nothing was done; send the LOCK on the slow path */
-    uint32_t left_ms; /* busy: what is left of the holder's lease; or 0 */
+    uint32_t left_ms; /* busy: left of the lease, or when to ask again */
 };
 
 /* Convert the reply to a command into an answer. `reply` is NULL if it was
@@ -27,7 +28,8 @@ void hf_redis_reply_decode(struct hf_redis_connection *connection,
 
 /* Decode the reply to a READ of `key`. Set `*ours` to true if holdfast holds
  * the key, and to false if the key is free or was set by a plain Redis client.
- * HF_ENOMEM, HF_EPROTO, or the code of hf_redis_reply_handle_error(). */
+ * Returns HF_OK, HF_ENOMEM, HF_EPROTO, or the code of
+ * hf_redis_reply_handle_error(). */
 enum hf_err hf_redis_reply_decode_read(struct hf_redis_connection *connection,
                                        const redisReply *reply,
                                        struct hf_key key, struct hf_info *info,
@@ -40,8 +42,8 @@ void hf_redis_reply_set_cause(struct hf_answer *answer, const char *text);
 void hf_redis_reply_set_error_cause(struct hf_answer *answer, struct hf_key key,
                                     const redisReply *reply);
 
-/* The value of an integer reply, or of the digits at the start of a string; 0
- * for any other reply. */
+/* The value of a positive integer reply, or of the digits at the start of a
+ * string; 0 for any other reply. */
 uint64_t hf_redis_reply_number(const redisReply *reply);
 
 /* Parse a number, and skip it and the character after it. Returns false if

@@ -1,7 +1,8 @@
 /* script.h - the Lua scripts that the server executes, each atomically.
  *
  * scripts/embed-lua compiles the .lua files of this folder into the library.
- * Every key that a script accesses is among its KEYS. */
+ * The keys that a script accesses are its KEYS, except the heartbeats of
+ * clients, whose names the scripts compose (queue.lua). */
 #ifndef HF_STRATEGY_REDIS_SCRIPT_H
 #define HF_STRATEGY_REDIS_SCRIPT_H
 

@@ -13,6 +13,7 @@
 
 /* The largest size of a record without its value. */
 #define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + (size_t)2 * HF_NOTE_MAX + 180)
+
 /* The arguments of one EVALSHA, with storage for arguments that are composed
  * here. All other arguments are borrowed from the command, the connection and
  * the identity until the call is sent. */
@@ -27,7 +28,7 @@ struct hf_redis_script_call {
 struct hf_redis_lock_opts {
     bool slow_path;        /* use lock.lua, not lock_fast.lua */
     bool queue;            /* join the queue if the lock is held */
-    bool waiting;          /* the claim is queued: send no note and value */
+    bool waiting;          /* the claim is queued: no owner, note or value */
     uint32_t heartbeat_ms; /* this client's heartbeat interval */
     hf_time sent;          /* send time of the LOCK; grant messages repeat it */
     uint64_t token;        /* the token to grant; 0: the server's next one */
@@ -52,7 +53,8 @@ void hf_redis_script_call_read(struct hf_redis_script_call *call,
                                const struct hf_redis_connection *connection,
                                struct hf_key key);
 
-/* Encode a heartbeat. The next heartbeat follows in `heartbeat_ms`. */
+/* Encode a heartbeat. `sent` is the current time, which grant messages repeat.
+ * The next heartbeat follows in `heartbeat_ms`. */
 void hf_redis_script_call_heartbeat(
     struct hf_redis_script_call *call,
     const struct hf_redis_connection *connection,

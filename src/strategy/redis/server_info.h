@@ -1,6 +1,7 @@
 /* server_info.h - the configuration of a server, as INFO and CONFIG report it,
- * and whether the server may grant a lock. handshake.c reads the configuration
- * on each new connection, and again every few seconds before a LOCK. */
+ * and whether the server may grant a lock. handshake.c requests the
+ * configuration on each new connection, and again at a LOCK if it is older than
+ * 5 s. */
 #ifndef HF_STRATEGY_REDIS_SERVER_INFO_H
 #define HF_STRATEGY_REDIS_SERVER_INFO_H
 
@@ -54,7 +55,8 @@ enum hf_err hf_redis_server_info_check_eviction(
  * HF_EUNSUPPORTED  LOCK: the server may evict locks, or is not durable although
  *                  the URL requires it
  * HF_EUNAVAIL      LOCK: the grace period is not over
- * HF_EINVAL        the lease is longer than the grace period */
+ * HF_EINVAL        LOCK, RENEW: the lease is longer than the grace period of a
+ *                  server that is not durable */
 enum hf_err hf_redis_server_info_check_grant(
     const struct hf_redis_server_info *server,
     const struct hf_redis_address *address, const struct hf_command *command,

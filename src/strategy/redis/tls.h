@@ -13,8 +13,9 @@
 struct hf_redis_tls;
 
 /* Load the files that the options cacert, cert and key name. `*tls` is NULL if
- * the scheme is not rediss. HF_EINVAL; HF_ENOMEM; HF_EUNSUPPORTED: this build
- * has no TLS. */
+ * the scheme is not rediss. Returns HF_EINVAL if a file cannot be used or only
+ * one of cert and key is given, HF_EUNSUPPORTED if this build has no TLS, or
+ * HF_ENOMEM. */
 enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **tls,
                              struct hf_error *error);
 void hf_redis_tls_free(struct hf_redis_tls *tls);
@@ -24,8 +25,8 @@ void hf_redis_tls_free(struct hf_redis_tls *tls);
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host);
 
-/* The TLS error of this thread's last failed operation; NULL if the failure was
- * not a TLS error. */
+/* Take the oldest TLS error of this thread, and return its text; NULL if there
+ * is none, because the failure was not a TLS error. */
 const char *hf_redis_tls_error_text(void);
 
 #endif

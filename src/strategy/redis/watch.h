@@ -5,7 +5,7 @@
 #include "strategy/redis/redis.h"
 
 struct hf_redis_watch {
-    struct hf_watch_entry entry; /* first */
+    struct hf_watch_entry entry; /* must be first */
     struct hf_map_link by_pattern;
     struct hf_request *opening; /* the WATCH request, until it is answered */
     uint64_t next;              /* index of the next event; 0: unknown */
@@ -39,7 +39,8 @@ void hf_redis_registration_add(struct hf_redis *redis,
 void hf_redis_registration_remove(struct hf_redis *redis,
                                   struct hf_redis_watch *watch);
 
-/* registration.c: the timer `tick` fired. */
+/* registration.c: the timer `tick` fired: renew registrations that are due, and
+ * ask the server for leases that are due. */
 void hf_redis_registration_on_tick(struct hf_timer *timer);
 
 #endif

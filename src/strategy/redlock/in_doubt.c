@@ -1,12 +1,13 @@
-/* in_doubt.c - servers that may hold a lock with an unexpected token. */
+/* in_doubt.c - servers that may hold a lock with a token other than that
+ * of the vote. */
 #include <stdlib.h>
 
 #include "strategy/redlock/redlock.h"
 
 /* The servers that were sent the LOCK of `nonce` before its token was known,
- * and that have not replied or have granted another token. An UNLOCK with the
- * token of the vote would miss such a grant, so these servers get a CANCEL,
- * which needs only the nonce. */
+ * and whose grant of that token has not arrived. Such a server may have granted
+ * another token. An UNLOCK with the token of the vote would miss that grant, so
+ * these servers get a CANCEL, which needs only the nonce. */
 struct in_doubt {
     struct hf_dlist link;
     struct hf_nonce nonce;
@@ -48,7 +49,7 @@ void hf_redlock_in_doubt_add(const struct hf_redlock_vote *vote)
     servers |= hf_redlock_in_doubt_take(vote->redlock, &vote->command.nonce);
     entry = calloc(1, sizeof(*entry));
     if (!entry)
-        return; /* such a grant ends when its lease expires */
+        return; /* a grant of another token ends with its lease */
     entry->nonce = vote->command.nonce;
     entry->servers = servers;
     hf_dlist_push_back(&vote->redlock->in_doubt, &entry->link);

@@ -13,8 +13,8 @@
 #define LOCK_TIMEOUT_MS 500 /* wait for a reply before trying the next server */
 #define PROBE_TIMEOUT_MS 150 /* how long to wait for replies to probes */
 #define YOUNG_MS 1000        /* a younger hold may still get a majority */
-#define RETRY_MS 500         /* poll interval, as announcements may be lost */
-#define RETRY_SPREAD_MS 8    /* jitter between waiters for the same lease */
+#define RETRY_MS 500      /* longest poll interval; announcements may be lost */
+#define RETRY_SPREAD_MS 8 /* jitter between waiters for the same lease */
 
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh)
@@ -33,7 +33,7 @@ void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
 }
 
 /* Returns true if the LOCK cannot get a majority any more, even if every server
- * that has not replied grants it. */
+ * that may still reply grants it. */
 static bool is_majority_impossible(const struct hf_redlock_vote *vote)
 {
     unsigned open = vote->redlock->count - vote->sent_count + vote->pending;
@@ -81,7 +81,7 @@ static void send_probe(struct hf_redlock_vote *vote,
         hf_redis_connection_send(connection, &ballot->probe, &script_call.args);
 }
 
-/* Read the key on all servers. Sending the LOCK to them instead would compete
+/* Read the key on all servers that respond. Sending them the LOCK would compete
  * with the client to which the first server has granted the key, and whose LOCK
  * is on its way to the others. */
 static void send_probes(struct hf_redlock_vote *vote)
@@ -153,8 +153,8 @@ static void cancel_grants(struct hf_redlock_vote *vote)
     }
 }
 
-/* The time until the next poll: just after the holder's lease ends, if that is
- * soon. */
+/* The time until the next poll: a random time of at most RETRY_MS, or just
+ * after the holder's lease ends if that is sooner. */
 static uint32_t retry_span_ms(const struct hf_redlock_vote *vote)
 {
     struct hf_host *host = vote->redlock->host;

@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-/* A client that releases its locks within this time never opens further
- * connections. */
+/* A client that renews locks opens its pub/sub connections after this delay, so
+ * that a client that is closed sooner never opens them for that purpose. */
 #define PUBSUB_DELAY_MS 200
 
 /* ---- Subscriptions ------------------------------------------------------*/
@@ -69,9 +69,9 @@ static bool is_any_subscribed_to_forced(const struct hf_redlock *redlock)
     return false;
 }
 
-/* One server reports a broken lock. The holder then renews it, and a majority
- * decides. Each server reports only after it has broken the lock. So once a
- * majority has reported, the next renewal is refused.
+/* One server reports a broken lock. If this client holds the lock, it renews
+ * it, and a majority decides. Each server reports only after it has broken the
+ * lock. So once a majority has reported, the next renewal is refused.
  *
  * The confirmation of a SUBSCRIBE has no token. If this is the first server
  * that confirms, any lock may have been broken before, so recheck all locks. */

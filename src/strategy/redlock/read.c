@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define LAST_LIST_MS 150 /* time for the others, once a majority has listed */
+#define LAST_LIST_MS 150 /* wait for other servers once a majority has listed */
 
 /* ---- READ ---------------------------------------------------------------*/
 

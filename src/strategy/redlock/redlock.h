@@ -73,20 +73,20 @@ struct hf_redlock_vote {
     struct hf_dlist undecided; /* in `undecided` */
     struct hf_redlock *redlock;
     struct hf_request *request; /* NULL once answered; replies may be pending */
-    struct hf_command command;  /* a copy, whose key is copied, too */
+    struct hf_command command;  /* a copy; its key is also a copy */
     enum hf_request_kind kind;
     hf_time sent;
     hf_time deadline;
-    uint64_t token;       /* LOCK: token of the first server that granted it */
+    uint64_t token;       /* LOCK: token of the first grant, or a drawn one */
     uint32_t left_ms;     /* LOCK: what is left of the holder's lease */
     bool sent_to_all;     /* LOCK: no server is left to send it to */
     bool includes_silent; /* too few servers respond: send to silent ones */
     bool probed;          /* LOCK: probes were sent, after a refusal */
-    bool young; /* LOCK: probes found a hold that may still get a majority */
+    bool young; /* LOCK: probes found a hold that is new or has just ended */
     bool token_drawn; /* LOCK: a token was requested without a grant */
     bool timed_out;   /* slow servers are not awaited any longer */
     unsigned sent_count;
-    unsigned pending;        /* replies to ballots */
+    unsigned pending;        /* awaited replies to ballots */
     unsigned probes_pending; /* LOCK: awaited replies to probes */
     unsigned free;           /* LOCK: servers where probes found no holder */
     unsigned yes, fresh, no, lost;
@@ -98,7 +98,8 @@ struct hf_redlock_vote {
 };
 
 /* vote.c: send a request to the servers, count the replies, decide. A vote
- * frees itself when it is answered and its last reply has arrived. */
+ * frees itself when it is answered and its last reply has arrived.
+ * hf_redlock_vote_cancel() answers the request without waiting for replies. */
 struct hf_redlock_vote *hf_redlock_vote_new(struct hf_redlock *redlock,
                                             struct hf_request *request);
 void hf_redlock_vote_start(struct hf_redlock_vote *vote);
@@ -112,7 +113,8 @@ void hf_redlock_vote_decide(struct hf_redlock_vote *vote);
 /* Answer the request of the vote. Does not free the vote. */
 void hf_redlock_vote_answer(struct hf_redlock_vote *vote, enum hf_err err);
 
-/* Keep the first text as the cause, for an answer that is an error. */
+/* Keep `text` as the cause of an error answer, unless the vote already has a
+ * cause. */
 void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text);
 
 /* Decide again in `ms`, with `timed_out` set. */
@@ -131,7 +133,9 @@ bool hf_redlock_vote_send(struct hf_redlock_vote *vote,
 /* Send the request to all servers to which it was not sent yet. */
 void hf_redlock_vote_send_all(struct hf_redlock_vote *vote);
 
-/* lock.c: count a grant; decide a LOCK. */
+/* lock.c: count a grant of `token`, which does not count as a yes if it differs
+ * from the token of the vote; decide a LOCK. `fresh` is set if this LOCK
+ * granted the lock, and not an earlier one with the same nonce. */
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh);
 void hf_redlock_lock_decide(struct hf_redlock_vote *vote);
@@ -157,7 +161,8 @@ unsigned hf_redlock_in_doubt_take(struct hf_redlock *redlock,
 void hf_redlock_in_doubt_fini(struct hf_redlock *redlock);
 
 /* read.c: answer READ and LIST with those locks that a majority of servers
- * reports. */
+ * reports. hf_redlock_read_list_all() starts a listing on each server, and
+ * hf_redlock_read_abandon_lists() stops those that have not finished. */
 void hf_redlock_read_decide(struct hf_redlock_vote *vote);
 void hf_redlock_read_decide_list(struct hf_redlock_vote *vote);
 void hf_redlock_read_list_all(struct hf_redlock_vote *vote);

@@ -128,7 +128,7 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text)
 /* ---- Replies ------------------------------------------------------------*/
 
 /* Count a refusal, and keep the strongest one for the answer. `strength` lists
- * the codes from the weakest to the strongest. */
+ * the codes from the weakest to the strongest; all other codes are weaker. */
 static void count_refusal(struct hf_redlock_vote *vote, enum hf_err err)
 {
     static const enum hf_err strength[] = {HF_ENOTHELD, HF_ENOTOWNER, HF_EBUSY,
