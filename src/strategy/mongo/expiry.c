@@ -1,6 +1,6 @@
 /* expiry.c - end the leases of watched keys when they are due. No server does
- * that by itself, so the clients that watch a key do it. All other clients
- * learn of the expiry from the change stream. */
+ * that by itself, so the clients that watch a key do it. The change stream then
+ * reports the expiry to every client that watches the key. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
