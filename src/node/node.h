@@ -170,7 +170,7 @@ enum hf_node_role {
 struct hf_node_status_member {
     uint64_t id;
     const char *peer_address, *client_address;
-    bool connected; /* this node is connected to it, or is it */
+    bool connected; /* this node is connected to it, or it is this node */
     uint64_t lag;   /* log entries that it lacks; 0 unless this node leads */
 };
 

@@ -2,9 +2,9 @@
  * bytes.
  *
  * A connection begins with a HELLO. Then frames follow, each a u32 size, the
- * numbers of raft/frames, a byte of flags, and messages: a kind, a u32 size and
- * the bytes of the message. A frame is dropped as a whole if its numbers are
- * old.
+ * header of raft/frames, a byte of flags, and messages: a kind, a u32 size and
+ * the bytes of the message. A frame is dropped as a whole if its header shows
+ * that it is old or repeated.
  *
  * Decoding is safe for any input. */
 #ifndef HF_NODE_PACKET_H
@@ -27,7 +27,7 @@ enum hf_packet_kind {
     HF_PACKET_DETACH,       /* sessions whose clients have left the sender */
     HF_PACKET_PUSH,         /* a grant for a session at the receiver */
     HF_PACKET_SNAPSHOT,     /* a part of a snapshot file */
-    HF_PACKET_SNAPSHOT_ACK, /* how much of it has arrived */
+    HF_PACKET_SNAPSHOT_ACK, /* how much of that file has arrived */
     HF_PACKET_KINDS,
 };
 

@@ -1,6 +1,6 @@
 /* proposals.h - commands that this node, as the leader, submits to the log.
  *
- * Proposals wait until the node submits them, all at once, in its turn. A
+ * Proposals wait until the node submits them, one batch in each turn. A
  * submitted proposal is in flight until its entry is applied. If the node stops
  * leading, all proposals end: the nodes that sent them send them to the next
  * leader. */

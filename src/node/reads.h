@@ -43,8 +43,8 @@ void hf_reads_ask(struct hf_node *node, uint64_t origin, uint64_t question);
  * their reads can be completed when `index` is applied. */
 void hf_reads_answer(struct hf_node *node, uint64_t question, uint64_t index);
 
-/* The node leads in `term`, or does not lead any more (0). Drops the questions
- * of all nodes, which ask again. */
+/* The node leads in `term`, or does not lead any more if `term` is 0. Drops the
+ * questions of all nodes, which ask again. */
 void hf_reads_lead(struct hf_node *node, uint64_t term);
 
 /* Ask the leader for the reads that were not sent. If this node leads, start a
