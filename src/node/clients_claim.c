@@ -263,7 +263,7 @@ static void on_claim_command_done(struct hf_op *op,
     if (is_session_lost(outcome))
         forget_session(op->conn);
     if (claim->state != CLAIM_RUNNING)
-        return; /* a grant came before the outcome */
+        return; /* a pushed grant has come before the outcome */
     if (outcome->err) {
         fail_outcome(claim, outcome);
     } else if (claim->command.kind == HF_COMMAND_LOCK) {

@@ -22,7 +22,7 @@
 /* Counters that INFO shows. */
 #define HF_CLIENTS_COUNTERS(X)                                                 \
     X(connections_accepted)                                                    \
-    X(connections_refused) /* at the limit */                                  \
+    X(connections_refused) /* at the limit, or no memory */                    \
     X(connections_idle)    /* closed: no request for too long */               \
     X(connections_slow)    /* closed: output was not read */                   \
     X(connections_broken)  /* closed: malformed or too large input */          \
@@ -30,7 +30,7 @@
     X(requests)                                                                \
     X(requests_refused) /* limit of unanswered bytes, watches or lists */      \
     X(events)                                                                  \
-    X(events_dropped) /* DROPPED events, which each stand for several */
+    X(events_dropped) /* DROPPED events; each stands for lost events */
 
 struct hf_clients_counters {
 #define HF_CLIENTS_COUNTER(name) uint64_t name;
@@ -40,12 +40,12 @@ struct hf_clients_counters {
 
 struct hf_clients {
     struct hf_clients_opts opts;
-    char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* as digits */
+    char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* hex */
     struct hf_map by_number;
     struct hf_dlist conns;   /* all but those in `closing` */
     struct hf_dlist closing; /* to close at the end of the turn */
     struct hf_dlist output;  /* connections with output to send */
-    struct hf_dlist ready;   /* connections to continue */
+    struct hf_dlist ready;   /* connections that on_turn() continues */
     struct hf_dlist slow;    /* connections with `unsent` output */
     struct hf_dlist watching;
     struct hf_dlist orphans; /* ops whose connection is closed */
@@ -110,7 +110,8 @@ void hf_conn_take_input(struct hf_conn *conn);
  * writing (output->failed), the connection is closed. */
 void hf_conn_wrote(struct hf_conn *conn);
 
-/* Continue this connection in this turn, or without a pause in the next. */
+/* Continue this connection at the end of this turn, or in the next turn, which
+ * then follows at once. */
 void hf_conn_set_ready(struct hf_conn *conn);
 
 /* The connection has more to write: continue in the next turn, or when the

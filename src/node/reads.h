@@ -23,7 +23,7 @@ struct hf_reads {
     /* Only at the leader. */
     struct hf_rounds rounds;
     hf_time round_at;
-    uint64_t *early; /* tags of questions that it cannot answer yet */
+    uint64_t *early; /* tags (see reads.c) of questions that came too early */
     size_t early_count, early_capacity;
 };
 

@@ -35,7 +35,7 @@ struct hf_node_outcome {
      *              command is newer than that of the table */
     enum hf_err err;
     bool no_space;
-    struct hf_result result; /* COMMAND */
+    struct hf_result result; /* of a COMMAND */
     uint64_t index; /* of its entry; READ_INDEX: of the last entry that is
                        applied here */
     int64_t age_ms; /* see struct hf_node_grant; -1: unknown */

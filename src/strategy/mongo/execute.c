@@ -7,7 +7,7 @@
 #define EXECUTE_MS 7000 /* maxTimeMS of a command */
 #define ATTEMPTS_MAX 8  /* attempts at a command that meets conflicts */
 
-#define MAX_TIME_EXPIRED 50 /* MongoDB's code */
+#define MAX_TIME_EXPIRED 50 /* MongoDB's error code */
 
 /* ---- The command --------------------------------------------------------*/
 

@@ -7,7 +7,7 @@
 #include "strategy/mongo/mongo.h"
 
 #define CHECKS_MAX 64   /* checks in flight; after a suspend, many are due */
-#define RECHECK_MS 1000 /* after a failed check */
+#define RECHECK_MS 1000 /* until the next check after a failed one */
 
 struct expiry {
     struct hf_map_link by_key;

@@ -1,4 +1,4 @@
-/* handshake.h - check the kind of server, and create the index. */
+/* handshake.h - check the kind of server, and create the TTL index. */
 #ifndef HF_STRATEGY_MONGO_HANDSHAKE_H
 #define HF_STRATEGY_MONGO_HANDSHAKE_H
 

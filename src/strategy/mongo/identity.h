@@ -11,7 +11,7 @@
 #define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
 
 struct hf_mongo_identity {
-    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, and therefore unique */
+    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, so it is unique */
     char *owner;                           /* escaped */
     uint64_t commands;                     /* the number of the last command */
     unsigned contended; /* how many of the next LOCKs skip the fast path */

@@ -7,7 +7,7 @@
 #include "strategy/mongo/handshake.h"
 #include "strategy/mongo/library.h"
 
-#define PUSHED_RETRY_MS 20000 /* retry interval if the grant will be pushed */
+#define PUSHED_RETRY_MS 20000 /* shortest interval if the grant is pushed */
 
 /* ---- Calls --------------------------------------------------------------*/
 

@@ -56,7 +56,7 @@ struct hf_mongo {
     /* watch.c */
     struct hf_mongo_stream *stream; /* NULL: the server is standalone */
     uint64_t reported_until; /* cluster time of the newest dispatched change */
-    struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* a ring */
+    struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* ring of the newest */
     unsigned grant_count;
     struct hf_watches watches;
     struct hf_timer tick; /* the next expiry check or retry */
@@ -75,7 +75,7 @@ struct hf_mongo {
     /* sweep.c */
     struct hf_timer sweep_timer;
     bool has_sweep_timer; /* `sweep_timer` was added to the host */
-    unsigned sweep_postponed, sweep_failures; /* in a row */
+    unsigned sweep_postponed, sweep_failures; /* how many in a row */
 };
 
 /* ---- mongo.c ------------------------------------------------------------*/

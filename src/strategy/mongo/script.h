@@ -22,7 +22,7 @@ enum hf_mongo_script {
     HF_MONGO_UNLOCK_FAST,    /* UNLOCK of a key without waiters */
     HF_MONGO_REPLY_FIELDS,   /* fields that findAndModify returns */
     HF_MONGO_INFO,           /* pipeline of READ and LIST */
-    HF_MONGO_POSITION,       /* projection for a waiter */
+    HF_MONGO_POSITION,       /* projection: a claim's position */
     HF_MONGO_TIME_VARIABLES, /* variables for each kind of server */
     HF_MONGO_SCRIPTS
 };
