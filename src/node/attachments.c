@@ -77,8 +77,8 @@ static void send_change(struct hf_node *node, enum hf_packet_kind kind,
 }
 
 /* Send the next sessions after `link` (NULL: the first ones), at most
- * IDS_PER_MESSAGE. Returns the last one that was sent, or NULL if none are
- * left. */
+ * IDS_PER_MESSAGE. Returns the last one in the message, or NULL if none are
+ * left. `*sent` is false if the message was dropped. */
 static struct hf_map_link *send_some(struct hf_node *node,
                                      struct hf_peer *leader,
                                      struct hf_map_link *link, bool *sent)

@@ -19,7 +19,7 @@ struct hf_conn *hf_conn_find(const struct hf_clients *clients, uint64_t number)
     struct hf_map_link *link =
         hf_map_find(&clients->by_number, hash_number(number));
 
-    /* The hash is a bijection: no other number has it. */
+    /* The hash is a bijection: no other number has the same hash. */
     return link ? HF_CONTAINER(link, struct hf_conn, by_number) : NULL;
 }
 
@@ -431,7 +431,7 @@ void hf_clients_free(struct hf_clients *clients)
            (link = hf_dlist_take(&clients->closing))) {
         struct hf_conn *conn = HF_CONTAINER(link, struct hf_conn, link);
 
-        conn->session = 0; /* left to the leader to close */
+        conn->session = 0; /* submit no CLOSE; the leader closes the session */
         free_conn(conn);
     }
     free_orphans(clients);

@@ -6,13 +6,14 @@
  * enforces the limits of clients (base/limits.h).
  *
  * Always true:
- *   1. a command is answered with the outcome that the replication half
- *      reports, never with what this node's own table shows;
+ *   1. a command is answered with what the replication half reports. Only
+ *      whether a waiting claim was granted is also looked up in this node's
+ *      table, in case the report of the grant was lost;
  *   2. the commands of nodes, EXPIRE, CLOSE and VERSION, are not accepted from
  *      clients, and OPEN only by its own request;
  *   3. requests and output take memory only within the limits, whatever a
  *      client sends or fails to read;
- *   4. output is sent once per turn and connection. */
+ *   4. output is sent at most once per turn and connection. */
 #ifndef HF_NODE_CLIENTS_H
 #define HF_NODE_CLIENTS_H
 

@@ -211,7 +211,8 @@ static void start_waiting(struct hf_conn_claim *claim)
 }
 
 /* The claim holds the key. If the age is unknown, the lease may have started at
- * any time since the LOCK, so renew it: then the RENEW is the anchor. */
+ * any time since the LOCK, so renew it: then the lease counts from the
+ * RENEW. */
 static void take_claim_grant(struct hf_conn_claim *claim, uint64_t token,
                              int64_t age_ms)
 {
@@ -262,7 +263,7 @@ static void on_claim_command_done(struct hf_op *op,
     if (is_session_lost(outcome))
         forget_session(op->conn);
     if (claim->state != CLAIM_RUNNING)
-        return; /* a grant came before the outcome */
+        return; /* a pushed grant has come before the outcome */
     if (outcome->err) {
         fail_outcome(claim, outcome);
     } else if (claim->command.kind == HF_COMMAND_LOCK) {
@@ -334,8 +335,9 @@ static enum hf_err open_plain_session(struct hf_conn_claim *claim)
                                 on_claim_session_opened);
 }
 
-/* Submit a command with the next sequence number of the session. `done` tells
- * the cluster that no earlier result is needed any more. */
+/* Submit a command with the next sequence number of the session. `command.done`
+ * tells the cluster that no earlier result is needed any more, and `done` is
+ * called with the outcome. */
 static enum hf_err submit_numbered(struct hf_conn_claim *claim,
                                    struct hf_command command,
                                    hf_op_done_fn *done)

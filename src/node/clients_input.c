@@ -2,10 +2,11 @@
  * it while too many are unanswered. */
 #include "node/clients_state.h"
 
-/* Returns true if the next request has to wait. In plain mode requests are
- * executed one after the other, and the client has to read the replies. A
- * paused connection continues when half of its requests are answered, so that
- * it is not paused by every request. */
+/* Returns true if the next request has to wait. In MUX mode it waits while too
+ * many requests are unanswered. In plain mode requests are executed one after
+ * the other, and the client has to read the replies. A paused MUX connection
+ * continues when fewer than half of HF_CLIENT_REQUESTS_MAX are unanswered, so
+ * that it is not paused by every request. */
 static bool is_busy(const struct hf_conn *conn)
 {
     uint32_t max =

@@ -11,7 +11,7 @@
 struct hf_conn_list {
     struct hf_dlist link; /* in conn->lists */
     struct hf_table_walk walk;
-    uint64_t id;        /* MUX mode */
+    uint64_t id;        /* MUX mode: of the request */
     uint64_t after;     /* plain mode: skip tokens up to this */
     uint32_t count;     /* plain mode: keys still wanted */
     struct hf_buf page; /* infos, encoded for the connection's mode */
@@ -23,7 +23,7 @@ struct hf_conn_list {
 /* Why a step over the table has ended. */
 enum list_step {
     STEP_DONE, /* there are no more keys */
-    STEP_PAGE, /* a page is full */
+    STEP_PAGE, /* the page is full, or has all keys that are wanted */
     STEP_MORE, /* the rest is left to the next turn */
 };
 

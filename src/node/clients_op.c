@@ -114,8 +114,8 @@ void hf_op_close_session(struct hf_conn *conn)
     };
     struct hf_op *op;
 
-    /* If memory is exhausted, nothing is submitted, and the leader closes the
-     * session a little later. */
+    /* If the CLOSE cannot be submitted, the leader closes the session, which
+     * has no client, after HF_NODE_DETACHED_MS. */
     conn->session = 0;
     if (hf_op_submit_command(conn, &close, NULL, NULL))
         return;

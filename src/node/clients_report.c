@@ -204,7 +204,7 @@ static void add_nodes(struct hf_buf *text, const struct hf_node_status *status)
         add_text(text, ",");
         add_string(text, "peer_address", member->peer_address);
         add_text(text, ",");
-        /* Only the leader knows how far the other nodes are. */
+        /* Only the leader knows which entries the other nodes have. */
         if (status->role == HF_NODE_LEADER)
             add_member(text, "lag", member->lag);
         add_string(text, "role", member_role(status, member));

@@ -22,7 +22,7 @@
 /* Counters that INFO shows. */
 #define HF_CLIENTS_COUNTERS(X)                                                 \
     X(connections_accepted)                                                    \
-    X(connections_refused) /* at the limit */                                  \
+    X(connections_refused) /* at the limit, or no memory */                    \
     X(connections_idle)    /* closed: no request for too long */               \
     X(connections_slow)    /* closed: output was not read */                   \
     X(connections_broken)  /* closed: malformed or too large input */          \
@@ -30,7 +30,7 @@
     X(requests)                                                                \
     X(requests_refused) /* limit of unanswered bytes, watches or lists */      \
     X(events)                                                                  \
-    X(events_dropped) /* DROPPED events, which each stand for several */
+    X(events_dropped) /* DROPPED events; each stands for lost events */
 
 struct hf_clients_counters {
 #define HF_CLIENTS_COUNTER(name) uint64_t name;
@@ -40,12 +40,12 @@ struct hf_clients_counters {
 
 struct hf_clients {
     struct hf_clients_opts opts;
-    char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* as digits */
+    char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* hex */
     struct hf_map by_number;
     struct hf_dlist conns;   /* all but those in `closing` */
     struct hf_dlist closing; /* to close at the end of the turn */
     struct hf_dlist output;  /* connections with output to send */
-    struct hf_dlist ready;   /* connections to continue */
+    struct hf_dlist ready;   /* connections that on_turn() continues */
     struct hf_dlist slow;    /* connections with `unsent` output */
     struct hf_dlist watching;
     struct hf_dlist orphans; /* ops whose connection is closed */
@@ -73,15 +73,14 @@ struct hf_conn {
     struct hf_dlist in_watching;
     struct hf_clients *clients;
     uint64_t number;
-    hf_time heard;        /* when its last request arrived */
+    hf_time heard;        /* when its last request was executed */
     size_t unsent;        /* bytes that wait for the socket */
-    hf_time unsent_since; /* when `unsent` last became less */
+    hf_time unsent_since; /* when `unsent` last fell, or rose from 0 */
     struct hf_resp_reader reader;
     size_t input; /* bytes that the reader keeps */
     struct hf_buf output;
-    struct hf_dlist ops; /* in order of arrival */
-    struct hf_dlist
-        confirmed; /* reads that may be answered; in op_count, too */
+    struct hf_dlist ops;       /* in order of arrival */
+    struct hf_dlist confirmed; /* reads to answer; op_count includes them */
     uint32_t op_count;
     uint32_t watch_count;
     struct hf_dlist watches;
@@ -111,7 +110,8 @@ void hf_conn_take_input(struct hf_conn *conn);
  * writing (output->failed), the connection is closed. */
 void hf_conn_wrote(struct hf_conn *conn);
 
-/* Continue this connection in this turn, or without a pause in the next. */
+/* Continue this connection at the end of this turn, or in the next turn, which
+ * then follows at once. */
 void hf_conn_set_ready(struct hf_conn *conn);
 
 /* The connection has more to write: continue in the next turn, or when the
@@ -125,11 +125,11 @@ bool hf_conn_has_room(const struct hf_conn *conn);
 hf_time hf_conn_now(const struct hf_conn *conn);
 struct hf_store *hf_conn_store(const struct hf_conn *conn);
 
-/* 16 bytes that cannot be guessed without the node's seed. */
+/* Returns 16 bytes that cannot be guessed without the node's seed. */
 struct hf_nonce hf_clients_draw(struct hf_clients *clients);
 
-/* An empty buffer. It is shared, so the caller uses it only until it calls
- * another function that does so. */
+/* Returns an empty buffer. All callers share it, so use it only until the next
+ * call of a function that calls this one. */
 static inline struct hf_buf *hf_clients_scratch(struct hf_clients *clients)
 {
     clients->scratch.size = 0;
@@ -152,7 +152,7 @@ struct hf_op {
     struct hf_conn *conn;      /* NULL: the connection was closed */
     hf_op_done_fn *done;       /* the op is then freed, unless `is_confirmed` */
     bool is_confirmed;         /* a read in conn->confirmed */
-    struct hf_mux_request mux; /* pointers point to `bytes` */
+    struct hf_mux_request mux; /* the request; a read: `key` is in `bytes` */
     size_t size;               /* bytes counted in clients->unanswered */
     uint8_t bytes[];
 };
@@ -164,7 +164,8 @@ enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
                       struct hf_op **op);
 void hf_op_free(struct hf_op *op);
 
-/* Make an op for a READ, LOOKUP, LIST or ATTACH, with a copy of its key. */
+/* Make an op for a READ, LOOKUP, LIST or ATTACH, with a copy of its key. Fails
+ * like hf_op_new(). */
 enum hf_err hf_op_new_read(struct hf_conn *conn,
                            const struct hf_mux_request *request,
                            struct hf_op **op);
@@ -190,7 +191,7 @@ const char *hf_op_error_text(const struct hf_node_outcome *outcome);
 
 /* ---- The modes ----------------------------------------------------------*/
 
-/* Execute one request. */
+/* Execute one request of a connection in MUX mode, or in plain mode. */
 void hf_conn_handle_mux(struct hf_conn *conn,
                         const struct hf_resp_message *message);
 void hf_conn_handle_plain(struct hf_conn *conn,
@@ -202,7 +203,8 @@ void hf_conn_reply_error(struct hf_conn *conn, enum hf_err err,
                          const char *text);
 void hf_conn_reply_ok(struct hf_conn *conn);
 
-/* Write a reply in MUX mode. */
+/* Write a reply, or an error reply, in MUX mode. `verb` selects the format of
+ * the reply; `id` is that of the request. */
 void hf_conn_reply_mux(struct hf_conn *conn, const struct hf_mux_reply *reply,
                        enum hf_verb verb);
 void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
@@ -245,13 +247,14 @@ void hf_conn_read_write_pairs(struct hf_buf *buf, const struct hf_info *info);
 
 /* ---- clients_list.c -----------------------------------------------------*/
 
-/* The arguments of a plain LIST besides its prefix: list at most `count` keys,
- * with tokens above `after`. They are in members of the request that a LIST
- * does not use. */
+/* The arguments of a plain LIST besides its prefix: list at most HF_LIST_COUNT
+ * keys, with tokens above HF_LIST_AFTER. They are stored in members of the
+ * request that a LIST does not use otherwise. */
 #define HF_LIST_AFTER(request) ((request)->from)
 #define HF_LIST_COUNT(request) ((request)->remaining_ms)
 
-/* Start to reply to a LIST. The reply to a plain LIST has one page. */
+/* Start to reply to a LIST. The reply to a plain LIST has one page. Can fail
+ * with HF_ELIMIT or HF_ENOMEM. */
 enum hf_err hf_conn_list_start(struct hf_conn *conn,
                                const struct hf_mux_request *request);
 void hf_conn_list_continue(struct hf_conn *conn);

@@ -15,7 +15,7 @@ struct hf_conn_watch {
     uint64_t number;
     bool exact;
     size_t key_size;
-    uint8_t key[]; /* the prefix */
+    uint8_t key[]; /* the prefix, or the key if `exact` */
 };
 
 static struct hf_conn_watch *find_watch(const struct hf_conn *conn,

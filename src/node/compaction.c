@@ -54,7 +54,7 @@ struct compact_job {
                       CLEAN: remove snapshots before it */
     struct hf_buf entries; /* APPLY: commands, each after its length */
     struct hf_snapshot_meta meta;
-    struct hf_buf members; /* of `meta` */
+    struct hf_buf members; /* `meta.config` points to it */
     uint64_t size;         /* WRITE: bytes of the encoded table */
     enum hf_err err;
     struct hf_error error;

@@ -14,8 +14,8 @@
 struct hf_journal_write {
     uint64_t number;
     uint64_t term, vote;
-    uint64_t last; /* index of its last entry, or less if later writes replaced
-                      entries; 0: no entries */
+    uint64_t last; /* index of its last entry or of its snapshot, or less if
+                      later writes replaced entries; 0: has neither */
     size_t size;   /* bytes of its entries */
 };
 

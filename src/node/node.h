@@ -17,7 +17,8 @@
  *     }
  *
  * Always true:
- *   1. a command is answered after the leader has applied it, never before;
+ *   1. the result of a command is reported only after the leader has applied
+ *      the command;
  *   2. a lease never expires early: each node counts it from when the node
  *      applied the grant, and only a leader that has applied an entry of its
  *      own term proposes an EXPIRE;
@@ -170,7 +171,7 @@ enum hf_node_role {
 struct hf_node_status_member {
     uint64_t id;
     const char *peer_address, *client_address;
-    bool connected; /* this node is connected to it, or is it */
+    bool connected; /* this node is connected to it, or it is this node */
     uint64_t lag;   /* log entries that it lacks; 0 unless this node leads */
 };
 

@@ -2,9 +2,9 @@
  * bytes.
  *
  * A connection begins with a HELLO. Then frames follow, each a u32 size, the
- * numbers of raft/frames, a byte of flags, and messages: a kind, a u32 size and
- * the bytes of the message. A frame is dropped as a whole if its numbers are
- * old.
+ * header of raft/frames, a byte of flags, and messages: a kind, a u32 size and
+ * the bytes of the message. A frame is dropped as a whole if its header shows
+ * that it is old or repeated.
  *
  * Decoding is safe for any input. */
 #ifndef HF_NODE_PACKET_H
@@ -18,22 +18,23 @@
 #define HF_PACKET_PROTOCOL 1 /* the only version of this protocol so far */
 
 enum hf_packet_kind {
-    HF_PACKET_RAFT = 1,     /* raft/message */
+    HF_PACKET_RAFT = 1,     /* a message of the engine, see raft/message */
     HF_PACKET_FORWARD,      /* a command for the leader */
     HF_PACKET_REPLY,        /* the outcome of a FORWARD */
     HF_PACKET_READ,         /* ask the leader for an index to read at */
-    HF_PACKET_READ_REPLY,   /* the index */
+    HF_PACKET_READ_REPLY,   /* the index for a READ */
     HF_PACKET_ATTACH,       /* sessions whose clients are at the sender */
     HF_PACKET_DETACH,       /* sessions whose clients have left the sender */
     HF_PACKET_PUSH,         /* a grant for a session at the receiver */
     HF_PACKET_SNAPSHOT,     /* a part of a snapshot file */
-    HF_PACKET_SNAPSHOT_ACK, /* how much of it has arrived */
+    HF_PACKET_SNAPSHOT_ACK, /* how much of that file has arrived */
     HF_PACKET_KINDS,
 };
 
+/* A flag in the header of a frame: the sender is low on disk space. */
 enum {
     HF_PACKET_LOW_SPACE = 1
-}; /* flag: the sender is low on disk space */
+};
 
 struct hf_packet_hello {
     uint32_t protocol_min, protocol_max;

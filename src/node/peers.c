@@ -189,8 +189,9 @@ static void send_lost(struct hf_node *node, struct hf_message *message)
     }
 }
 
-/* The process of `leader` has ended: report that to all nodes, and stand for
- * election at once if a majority has reported it (raft/lost). */
+/* The process of `leader` has ended: report that to all nodes. If a majority
+ * has reported it, and this node has the most complete log among them, stand
+ * for election at once (raft/lost). */
 static void report_lost(struct hf_node *node, uint64_t leader)
 {
     const struct hf_entries *log = &node->engine.log;

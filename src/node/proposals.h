@@ -1,6 +1,6 @@
 /* proposals.h - commands that this node, as the leader, submits to the log.
  *
- * Proposals wait until the node submits them, all at once, in its turn. A
+ * Proposals wait until the node submits them, one batch in each turn. A
  * submitted proposal is in flight until its entry is applied. If the node stops
  * leading, all proposals end: the nodes that sent them send them to the next
  * leader. */
@@ -15,7 +15,7 @@ struct hf_proposal {
     uint64_t origin; /* the node whose client sent it, and which gets the
                         answer; 0: abandoned, nobody waits for the answer */
     uint64_t number; /* of the request, at the origin */
-    struct hf_node_request *request; /* NULL: from another node */
+    struct hf_node_request *request; /* NULL: from another node, or abandoned */
     hf_time deadline;
     uint64_t index;          /* in the log; 0: not submitted yet */
     struct hf_bytes command; /* borrowed from `request`, or in `bytes` */
@@ -38,7 +38,7 @@ struct hf_proposals {
     struct hf_bytes *commands; /* what this turn submits */
     size_t commands_capacity;
     struct hf_buf own; /* EXPIREs, CLOSEs and VERSION, encoded */
-    hf_time retry;     /* when to try again; HF_NEVER: no failure */
+    hf_time retry; /* when to submit again after a failure; HF_NEVER: none */
 };
 
 void hf_proposals_init(struct hf_proposals *proposals);

@@ -23,7 +23,7 @@ struct hf_reads {
     /* Only at the leader. */
     struct hf_rounds rounds;
     hf_time round_at;
-    uint64_t *early; /* tags of questions that it cannot answer yet */
+    uint64_t *early; /* tags (see reads.c) of questions that came too early */
     size_t early_count, early_capacity;
 };
 
@@ -43,8 +43,8 @@ void hf_reads_ask(struct hf_node *node, uint64_t origin, uint64_t question);
  * their reads can be completed when `index` is applied. */
 void hf_reads_answer(struct hf_node *node, uint64_t question, uint64_t index);
 
-/* The node leads in `term`, or does not lead any more (0). Drops the questions
- * of all nodes, which ask again. */
+/* The node leads in `term`, or does not lead any more if `term` is 0. Drops the
+ * questions of all nodes, which ask again. */
 void hf_reads_lead(struct hf_node *node, uint64_t term);
 
 /* Ask the leader for the reads that were not sent. If this node leads, start a

@@ -26,7 +26,7 @@ struct hf_node_replica {
     struct hf_note *notes;  /* by the hash of the nonce */
     struct hf_seed seed;
     size_t history_bytes;
-    uint64_t commands; /* applied, for statistics */
+    uint64_t commands; /* how many were applied */
 };
 
 enum hf_err hf_node_replica_init(struct hf_node_replica *replica,

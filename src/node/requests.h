@@ -26,16 +26,16 @@ enum hf_node_request_kind {
 
 struct hf_node_outcome {
     /* HF_OK        see `result`, or read the table
-     * HF_EUNAVAIL  the deadline has passed, and nothing was sent
+     * HF_EUNAVAIL  the deadline has passed; a command was not sent
      * HF_EINDOUBT  the deadline has passed; the command may take effect
-     * HF_ELIMIT    the leader has too much to do, or the command is too long,
-     *              or `no_space`: a disk is full
+     * HF_ELIMIT    the leader has too much to do or is short of memory, or the
+     *              command is too long, or `no_space`: a disk is nearly full
      * HF_EPROTO, HF_EUNSUPPORTED
      *              the leader cannot decode the command, or the version of the
      *              command is newer than that of the table */
     enum hf_err err;
     bool no_space;
-    struct hf_result result; /* COMMAND */
+    struct hf_result result; /* of a COMMAND */
     uint64_t index; /* of its entry; READ_INDEX: of the last entry that is
                        applied here */
     int64_t age_ms; /* see struct hf_node_grant; -1: unknown */
@@ -97,7 +97,8 @@ void hf_requests_resend(struct hf_node *node);
 void hf_requests_dispatch(struct hf_node *node);
 
 /* The outcome of the request `number` has arrived. Does nothing if the request
- * has ended. */
+ * has ended. The outcome HF_ESTATE does not end the request, which is sent
+ * again later. */
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome);
 

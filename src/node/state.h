@@ -72,8 +72,9 @@ static inline bool hf_node_leads(const struct hf_node *node)
     return node->leading_term != 0;
 }
 
-/* The node cannot continue: call ops->stop, once, and ignore all further
- * input. */
+/* The node cannot continue: call ops->stop, once, and ignore all further input.
+ * hf_node_fail_code() makes the error from `code` and the text `what`, such as
+ * "cannot append to the log". */
 void hf_node_fail(struct hf_node *node, const struct hf_error *error);
 void hf_node_fail_code(struct hf_node *node, enum hf_err code,
                        const char *what);

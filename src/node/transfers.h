@@ -69,13 +69,14 @@ void hf_transfers_install(struct hf_node *node);
  * entries up to its index. */
 void hf_transfers_drop_old(struct hf_node *node);
 
-/* Return the next job, or NULL: read and send a part, write a part that has
- * arrived, or free a replaced store. */
+/* Return the next job, which reads and sends a part, writes a part that has
+ * arrived, or frees a replaced store. NULL if there is no such job. */
 struct hf_node_job *hf_transfers_send_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_receive_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_free_job(struct hf_node *node);
 
-/* Returns when a part that was not acknowledged is sent again. */
+/* Returns when a part that was not acknowledged is sent again; HF_NEVER if
+ * there is none. */
 hf_time hf_transfers_deadline(const struct hf_node *node);
 
 #endif

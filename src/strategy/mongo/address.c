@@ -15,7 +15,8 @@
 #define KEEP_MAX_S 31622400 /* a leap year */
 
 /* Default timeouts, which the URL may replace. They do not affect the deadlines
- * of requests; they only bound how long a worker thread may hang. */
+ * of requests: they only bound how long a worker thread may hang, and
+ * heartbeatFrequencyMS is how often libmongoc checks a server. */
 static const struct {
     const char *option;
     int32_t ms;
@@ -126,8 +127,8 @@ static enum hf_err parse_uri(struct hf_mongo_address *address,
     return HF_OK;
 }
 
-/* Check that the files exist, because libmongoc would report a missing file
- * late, and only as "no suitable servers". */
+/* Check that the files of TLS can be read, because libmongoc would report a
+ * missing file late, and only as "no suitable servers". */
 static enum hf_err check_tls_files(const struct hf_url *url,
                                    struct hf_error *error)
 {
@@ -146,11 +147,11 @@ static enum hf_err check_tls_files(const struct hf_url *url,
 
 /* ---- Settings that no URL can change ------------------------------------*/
 
-/* Refuse load balancers. A deadline belongs to the clock of one server process,
- * so each command has to know which server executes it, and a load balancer
- * hides that. Unless the URL demands a direct connection, set
- * directConnection=false: otherwise libmongoc would treat a URL with one host
- * as one server, and miss failovers. */
+/* Refuse load balancers, and without ?unsafe=1 also direct connections. A
+ * deadline belongs to the clock of one server process, so each command has to
+ * know which server executes it, and a load balancer hides that. If the URL
+ * demands no direct connection, set directConnection=false: otherwise libmongoc
+ * would treat a URL with one host as one server, and miss failovers. */
 static enum hf_err check_topology(struct hf_mongo_address *address,
                                   struct hf_error *error)
 {
@@ -172,9 +173,10 @@ static enum hf_err check_topology(struct hf_mongo_address *address,
     return HF_OK;
 }
 
-/* Turn off retries, because a retry by libmongoc could reach another server
- * than the one whose clock the command names. Read from the primary, even the
- * change stream: waiters depend on the stream, and there may be no
+/* Set the options that no URL can change, and the timeouts that the URL does
+ * not set. Turn off retries, because a retry by libmongoc could reach another
+ * server than the one whose clock the command names. Read from the primary,
+ * even the change stream: waiters depend on the stream, and there may be no
  * secondary. */
 static void set_fixed_options(mongoc_uri_t *uri)
 {

@@ -14,9 +14,10 @@
 #include "base/error.h"
 #include "base/url.h"
 
-/* How long a document is kept after its lease has expired or its lock was
- * released. docs/decisions/0018-mongodb-tokens-and-clean-up.md explains why the
- * document is not deleted sooner. */
+/* The default of ?keep=: how long a document is kept after its lease has
+ * expired or its lock was released.
+ * docs/decisions/0018-mongodb-tokens-and-clean-up.md explains why the document
+ * is not deleted sooner. */
 #define HF_MONGO_KEEP_MS 86400000 /* a day */
 
 struct hf_mongo_address {
@@ -24,7 +25,7 @@ struct hf_mongo_address {
     char *database;
     char *collection;
     int64_t keep_ms; /* ?keep=, or HF_MONGO_KEEP_MS */
-    bool unsafe;     /* ?unsafe=1: a standalone server is accepted */
+    bool unsafe;     /* ?unsafe=1: accept a standalone server or `direct` */
     bool direct;     /* directConnection: one member, no failover */
 };
 

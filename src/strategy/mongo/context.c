@@ -4,8 +4,8 @@
 
 #define WRITE_TIMEOUT_MS 7000 /* a write that takes longer is in doubt */
 
-/* Build the write concern. Its timeout bounds how long a worker can be stuck in
- * a write. */
+/* Build the write concern. Its timeout bounds how long a write waits for a
+ * majority. */
 static bson_t *new_write_opts(void)
 {
     mongoc_write_concern_t *concern = mongoc_write_concern_new();

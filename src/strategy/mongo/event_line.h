@@ -1,9 +1,10 @@
 /* event_line.h - one line of the field `events` of a document.
  *
  * "KIND TOKEN FREED LEASE OWNER", then " CLIENT NONCE" for each claim whose
- * client has to act. GRANTED names the claim that is offered the key, and the
- * first claim of each of the next three clients. WITHDRAWN names a claim that
- * was dropped because its client did not confirm an offer. */
+ * client has to act. If the key was only offered, GRANTED names the claim that
+ * is offered the key, and the first claim of each of the next three clients. If
+ * a claim was dropped because its client did not confirm an offer, WITHDRAWN
+ * names that claim. All other lines name no claim. */
 #ifndef HF_STRATEGY_MONGO_EVENT_LINE_H
 #define HF_STRATEGY_MONGO_EVENT_LINE_H
 

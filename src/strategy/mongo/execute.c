@@ -7,7 +7,7 @@
 #define EXECUTE_MS 7000 /* maxTimeMS of a command */
 #define ATTEMPTS_MAX 8  /* attempts at a command that meets conflicts */
 
-#define MAX_TIME_EXPIRED 50 /* MongoDB's code */
+#define MAX_TIME_EXPIRED 50 /* MongoDB's error code */
 
 /* ---- The command --------------------------------------------------------*/
 
@@ -64,8 +64,8 @@ static void build_update(bson_t *command, const bson_t *update,
     add_op_variables(command, op, context, server);
 }
 
-/* Execute the pipeline, and repeat it after a conflict, up to `attempts` times.
- * Returns false if every attempt met a conflict. */
+/* Execute the pipeline `script`. After a conflict, try again, up to `attempts`
+ * times in all. Returns false if every attempt met a conflict. */
 static bool run_script(const struct hf_mongo_op *op,
                        enum hf_mongo_script script, unsigned attempts,
                        mongoc_client_t *client,
@@ -95,9 +95,9 @@ static bool run_script(const struct hf_mongo_op *op,
 /* ---- The fast path ------------------------------------------------------*/
 
 /* Try to take a free key. Returns false if nothing was done, because the key is
- * not free, another client is just taking it, or the document is corrupt. Then
- * lock.json decides: if the lease has expired, it does not matter what the
- * document contains. */
+ * not free, another client is just taking it, the nonce was canceled, or the
+ * document is corrupt. Then lock.json decides: it can replace a corrupt holder
+ * whose lease has expired. */
 static bool lock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                       const struct hf_mongo_context *context,
                       const mongoc_server_description_t *server,
@@ -125,7 +125,7 @@ static void build_unlock_fast(bson_t *command, const struct hf_mongo_op *op,
 /* Try to release the lock with an update, which is enough because UNLOCK needs
  * no document in its reply. Returns false if the update changed nothing; then
  * unlock.json decides. If an earlier copy of the UNLOCK was executed,
- * unlock.json finds that in `ended`. */
+ * unlock.json finds that in the field `ended`. */
 static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
                         const mongoc_server_description_t *server,
@@ -176,8 +176,9 @@ static bool needs_left(const struct hf_mongo_op *op,
  * wrote something, a majority has confirmed it, which is proof enough. If it
  * wrote nothing, the reply may come from a server that has been replaced and
  * does not know of later releases. A position in the queue needs no proof,
- * because no caller acts on it. Neither does EXPIRE, because its reply only
- * schedules the next check. */
+ * because it only determines when the LOCK is repeated. Neither does EXPIRE,
+ * because its reply only schedules the next check, nor a standalone server,
+ * which nothing can replace. */
 static bool needs_proof(const struct hf_mongo_op *op,
                         const struct hf_mongo_reply *reply,
                         const struct hf_mongo_context *context)
@@ -187,7 +188,7 @@ static bool needs_proof(const struct hf_mongo_op *op,
     return !reply->err && !reply->fresh && reply->position < 0;
 }
 
-/* Replace the reply by an error if the proof fails. Nothing was done, so the
+/* Replace the reply with an error if the proof fails. Nothing was done, so the
  * error is not HF_EINDOUBT, unless the reply reports that an earlier copy of
  * the command was executed. */
 static void prove_reply(const struct hf_mongo_op *op, mongoc_client_t *client,

@@ -1,13 +1,13 @@
 /* expiry.c - end the leases of watched keys when they are due. No server does
- * that by itself, so the clients that watch a key do it. All other clients
- * learn of the expiry from the change stream. */
+ * that by itself, so the clients that watch a key do it. The change stream then
+ * reports the expiry to every client that watches the key. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "strategy/mongo/mongo.h"
 
 #define CHECKS_MAX 64   /* checks in flight; after a suspend, many are due */
-#define RECHECK_MS 1000 /* after a failed check */
+#define RECHECK_MS 1000 /* until the next check after a failed one */
 
 struct expiry {
     struct hf_map_link by_key;

@@ -30,13 +30,15 @@ enum {
     NOT_PRIMARY_OR_SECONDARY = 13436,
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
-    /* From here on, each code names one assertion in the sources, such as one
-     * about the types of operands in a pipeline. */
+    /* Each code from this number on, unless it is listed above, stands for one
+     * assertion in the sources, such as one about the types of operands in a
+     * pipeline. */
     FIRST_LOCATION = 15000,
 };
 
-/* Return HF_EINDOUBT for unknown codes, and for commands that were interrupted
- * (shutdown, stepdown, maxTimeMS), because it is unknown how far they got. */
+/* Return HF_EINDOUBT for all other codes below FIRST_LOCATION. Among them are
+ * the codes of commands that were interrupted (shutdown, stepdown, maxTimeMS),
+ * because it is unknown how far they got. */
 static enum hf_err classify_server_error(uint32_t code)
 {
     switch (code) {

@@ -6,7 +6,7 @@
 
 #include "strategy/mongo/op.h"
 
-#define OPEN_MS 10000     /* how long hf_open() waits */
+#define OPEN_MS 10000     /* how long hf_open() waits for the handshake */
 #define HANDSHAKE_MS 8000 /* how long failed attempts are repeated */
 #define WIRE_MIN 17       /* MongoDB 6.0; pipelines need $tsIncrement */
 #define INDEX_MS 10000    /* maxTimeMS of createIndexes */
@@ -102,8 +102,9 @@ static bool has_server_answered(const struct handshake *handshake,
     return answered;
 }
 
-/* Repeat the handshake while servers answer but there is no primary: an
- * election may be under way, or the primary may have just stepped down. */
+/* Repeat the handshake for up to HANDSHAKE_MS if its outcome is unknown, or if
+ * servers answer but there is no primary: an election may be under way, or the
+ * primary may have just stepped down. */
 static void run_handshake(struct hf_mongo_job *job, mongoc_client_t *client,
                           const struct hf_mongo_context *context)
 {

@@ -1,12 +1,13 @@
-/* handshake.h - check the kind of server, and create the index. */
+/* handshake.h - check the kind of server, and create the TTL index. */
 #ifndef HF_STRATEGY_MONGO_HANDSHAKE_H
 #define HF_STRATEGY_MONGO_HANDSHAKE_H
 
 #include "strategy/mongo/workers.h"
 
-/* Check that the servers are supported, and record in `workers` whether this is
- * a standalone server. Blocks for up to ten seconds. Can fail with HF_EUNAVAIL,
- * HF_EUNSUPPORTED, HF_EDENIED, HF_EINVAL or HF_ENOMEM. */
+/* Check that the server is supported, create the TTL index, and record in
+ * `workers` whether the server is standalone. Blocks for up to ten seconds. Can
+ * fail with HF_EUNAVAIL, HF_EUNSUPPORTED, HF_EDENIED, HF_EINVAL, HF_EPROTO or
+ * HF_ENOMEM. */
 enum hf_err hf_mongo_handshake_run(struct hf_mongo_workers *workers,
                                    struct hf_error *error);
 

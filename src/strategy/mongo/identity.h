@@ -11,10 +11,10 @@
 #define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
 
 struct hf_mongo_identity {
-    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, and therefore unique */
+    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, so it is unique */
     char *owner;                           /* escaped */
     uint64_t commands;                     /* the number of the last command */
-    unsigned contended; /* LOCKs that are to skip the fast path */
+    unsigned contended; /* how many of the next LOCKs skip the fast path */
 };
 
 /* Can fail with HF_ENOMEM, and with HF_ESYSTEM if the kernel has no random

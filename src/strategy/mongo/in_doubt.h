@@ -20,8 +20,9 @@ bool hf_mongo_in_doubt_has(const struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce);
 
 /* Record that one more copy of the LOCK may reach a server. If memory is
- * exhausted, the copy is not recorded: if it arrives late, it may hold the key
- * until its lease expires. */
+ * exhausted, the copy is not recorded, and if there are too many nonces, the
+ * oldest is forgotten: if such a copy arrives late, it may hold the key until
+ * its lease expires. */
 void hf_mongo_in_doubt_add(struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce);
 

@@ -99,7 +99,7 @@ static void on_process_exit(void)
     bool joins;
 
     if (!threads)
-        return; /* no thread was ever started */
+        return; /* out of memory, so no thread was ever started */
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_S;
     while (threads->running > 0 &&

@@ -7,7 +7,7 @@
 #include "strategy/mongo/handshake.h"
 #include "strategy/mongo/library.h"
 
-#define PUSHED_RETRY_MS 20000 /* retry interval if the grant will be pushed */
+#define PUSHED_RETRY_MS 20000 /* shortest interval if the grant is pushed */
 
 /* ---- Calls --------------------------------------------------------------*/
 
@@ -21,8 +21,8 @@ void hf_mongo_call_free(struct hf_mongo_call *call)
     free(call);
 }
 
-/* Answer the request of a call that a worker still executes. The call itself
- * stays until its reply arrives; the reply shows whether a LOCK was
+/* Answer the request of a call that a worker executes or has executed. The call
+ * itself stays until its reply arrives; the reply shows whether a LOCK was
  * executed. */
 static void abandon_call(struct hf_mongo_call *call,
                          enum hf_mongo_progress progress)
@@ -345,7 +345,7 @@ static void mongo_submit(void *self, struct hf_request *request)
         hf_mongo_watch_start(mongo, request);
         break;
     case HF_REQUEST_LOOKUP:
-        HF_ASSERT(false); /* there is no looks_up */
+        HF_ASSERT(false); /* this strategy does not set `looks_up` */
         break;
     case HF_REQUEST_UNWATCH:
         hf_mongo_watch_stop(mongo, request->watch);
@@ -448,10 +448,11 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* The wall clock of a server times the leases and may be set, so HF_CAP_STEADY
- * is not promised. A standalone server has no failover and no change streams,
- * and after it has deleted a document only its clock keeps tokens rising. A
- * client that is connected to one member only may miss a failover. */
+/* The wall clock of a server times the leases and may be changed, so
+ * HF_CAP_STEADY is not promised. A standalone server has no failover and no
+ * change streams, and after it has deleted a document only its clock keeps
+ * tokens rising. A client that is connected to one member only may miss a
+ * failover. */
 static uint32_t mongo_caps(const void *self)
 {
     const struct hf_mongo *mongo = self;

@@ -2,12 +2,14 @@
  *
  * Each key is one document of a collection. Each command is one atomic pipeline
  * (a .json file), which the primary executes. Leases are timed by the clock of
- * the primary. Calls of libmongoc block, so worker threads make them. The first
- * wait or watch starts one more thread, which reads a change stream.
+ * the primary. Calls of libmongoc block, so worker threads make them. A wait or
+ * a watch starts one more thread, which reads a change stream, unless the
+ * server is standalone.
  *
  * This header is private to mongo.c, watch.c, waiters.c, expiry.c and sweep.c,
  * and to module.c, which exports the strategies. Everything here runs in the
- * client's context. */
+ * client's context, except that a call may be freed in any thread after the
+ * strategy was closed. */
 #ifndef HF_STRATEGY_MONGO_MONGO_H
 #define HF_STRATEGY_MONGO_MONGO_H
 
@@ -54,11 +56,11 @@ struct hf_mongo {
     /* watch.c */
     struct hf_mongo_stream *stream; /* NULL: the server is standalone */
     uint64_t reported_until; /* cluster time of the newest dispatched change */
-    struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
+    struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* ring of the newest */
     unsigned grant_count;
     struct hf_watches watches;
     struct hf_timer tick; /* the next expiry check or retry */
-    bool has_tick;        /* it was added to the host */
+    bool has_tick;        /* `tick` was added to the host */
 
     /* waiters.c */
     struct hf_map waiters;  /* this client's claims in queues, by nonce */
@@ -66,14 +68,14 @@ struct hf_mongo {
 
     /* expiry.c */
     struct hf_seed seed;
-    struct hf_map expiries; /* watched keys that are held */
+    struct hf_map expiries; /* scheduled checks of watched keys, by key */
     struct hf_heap expiry_heap;
     unsigned expiry_checks; /* checks in flight */
 
     /* sweep.c */
     struct hf_timer sweep_timer;
-    bool has_sweep_timer;                     /* it was added to the host */
-    unsigned sweep_postponed, sweep_failures; /* consecutive */
+    bool has_sweep_timer; /* `sweep_timer` was added to the host */
+    unsigned sweep_postponed, sweep_failures; /* how many in a row */
 };
 
 /* ---- mongo.c ------------------------------------------------------------*/
@@ -90,7 +92,9 @@ struct hf_mongo_call *hf_mongo_call_new_query(
     struct hf_mongo *mongo, struct hf_request *request,
     enum hf_mongo_scope scope, void (*on_reply)(struct hf_mongo_call *call));
 
-/* Hand the call to a worker, to execute its op or its query. */
+/* Hand the call to a worker, which executes call->op or call->query. If no
+ * worker can be started, answer the request with HF_EUNAVAIL, and free the
+ * call. */
 void hf_mongo_call_send_op(struct hf_mongo_call *call);
 void hf_mongo_call_send_query(struct hf_mongo_call *call);
 
@@ -105,8 +109,9 @@ void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request);
 void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number);
 
 /* Make the change stream deliver the grant of a waiter. `time` is the time of
- * the reply that reported the claim as queued. Returns false if the stream is
- * not live; then the grant might not be pushed. */
+ * the reply that reported the claim as queued. Returns false if the grant might
+ * not be pushed, because there is no stream, the stream is not live, or `time`
+ * is 0 (unknown). */
 bool hf_mongo_watch_grants(struct hf_mongo *mongo, uint64_t time);
 
 /* Let the stream end after a while if this client has neither waiters nor
@@ -132,11 +137,13 @@ void hf_mongo_waiters_remove(struct hf_mongo *mongo,
 bool hf_mongo_waiters_has(const struct hf_mongo *mongo,
                           const struct hf_nonce *nonce);
 
-/* Let one waiter repeat its LOCK after `span_ms`, or let all of them repeat it
- * now. Nonces without a waiter are ignored. Call hf_mongo_watch_set_tick()
- * afterwards. */
+/* Let the waiter with `nonce` repeat its LOCK after `span_ms`. Does nothing if
+ * there is no such waiter. Call hf_mongo_watch_set_tick() afterwards. */
 void hf_mongo_waiters_retry(struct hf_mongo *mongo,
                             const struct hf_nonce *nonce, uint32_t span_ms);
+
+/* Let all waiters repeat their LOCKs now. Call hf_mongo_watch_set_tick()
+ * afterwards. */
 void hf_mongo_waiters_retry_all(struct hf_mongo *mongo);
 
 /* Nudge the waiters that are due, so that the client repeats their LOCKs. */
@@ -165,8 +172,9 @@ void hf_mongo_expiry_close(struct hf_mongo *mongo);
 
 /* ---- sweep.c ------------------------------------------------------------*/
 
-/* Start the periodic sweeps, which end the leases of abandoned keys. May block
- * for a round trip. */
+/* Start the periodic sweeps, which end the leases of abandoned keys. Some
+ * clients, chosen at random, sweep at once, which blocks for up to two seconds.
+ * Can fail with HF_ENOMEM. */
 enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo);
 void hf_mongo_sweep_close(struct hf_mongo *mongo);
 

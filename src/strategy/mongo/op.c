@@ -8,7 +8,8 @@
 #include "base/hex.h"
 #include "base/limits.h"
 
-/* The script of each command, and whether it inserts a missing document. */
+/* The script of each command, and whether it inserts a missing document. An
+ * UNLOCK or CANCEL in doubt inserts one, too, to record its nonce. */
 static const struct {
     enum hf_mongo_script script;
     bool upsert;
@@ -115,7 +116,9 @@ static enum hf_err init_op(struct hf_mongo_op *op,
 static bool can_use_fast_path(struct hf_mongo_identity *identity,
                               const struct hf_command *command, bool in_doubt)
 {
-    if (in_doubt) /* an earlier copy of the LOCK may have been executed */
+    /* An earlier copy of the LOCK may have been executed, and an UNLOCK has to
+     * record the nonce in `canceled`; only the slow path handles that. */
+    if (in_doubt)
         return false;
     if (command->kind == HF_COMMAND_UNLOCK)
         return true;

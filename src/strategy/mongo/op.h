@@ -37,11 +37,11 @@ struct hf_mongo_reply {
 
     /* The document after the command. */
     bool exists, held, forced;
-    bool mine;       /* held by the nonce of the op */
-    bool canceled;   /* the nonce is in `canceled` */
-    bool fresh;      /* this copy of the command changed the document */
-    bool contended;  /* the fast path of LOCK failed */
-    bool updated;    /* UPDATE: applied, and no later update of the client */
+    bool mine;      /* held by the nonce of the op */
+    bool canceled;  /* the nonce is in the field `canceled` */
+    bool fresh;     /* this copy of the command changed the document */
+    bool contended; /* the fast path of LOCK failed */
+    bool updated;   /* UPDATE: it was applied, and no later one of the client */
     bool superseded; /* UPDATE: a later update of the client was applied */
     uint64_t token;
     uint32_t renewals;
@@ -105,8 +105,9 @@ enum hf_mongo_swept hf_mongo_execute_sweep(
 
 /* ---- position.c ---------------------------------------------------------*/
 
-/* After a LOCK that may queue: read the position of its claim, and what is
- * left of the holder's lease. Blocks; for worker threads. */
+/* After a LOCK that may queue: read the position of its claim, and what is left
+ * of the holder's lease. Sets reply->err if that fails. Blocks; for worker
+ * threads. */
 void hf_mongo_position_read(const struct hf_mongo_op *op,
                             mongoc_client_t *client,
                             const struct hf_mongo_context *context,
@@ -134,8 +135,8 @@ bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
                                      const struct hf_mongo_op *op,
                                      struct hf_mongo_reply *reply);
 
-/* Returns true if an update matched one document. Check this after every
- * update, because libmongoc reports success even if the update itself
+/* Returns true if an update matched or inserted one document. Check this after
+ * every update, because libmongoc reports success even if the update itself
  * failed. */
 bool hf_mongo_reply_matched_one(const bson_t *reply);
 
@@ -152,7 +153,8 @@ void hf_mongo_reply_to_answer(const struct hf_command *command,
 #define HF_MONGO_INDEX(time) ((time) | (HF_MONGO_EVENTS_MAX - 1))
 uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment);
 
-/* The `operationTime` of a reply, packed in this way; 0 if it has none. */
+/* The `operationTime` of a reply, packed by hf_mongo_reply_time_of(); 0 if it
+ * has none. */
 uint64_t hf_mongo_reply_time(const bson_t *reply);
 
 /* Decode a token. Returns 0 if it is not a positive long. */
@@ -175,9 +177,11 @@ bool hf_mongo_fault_is_conflict(const bson_error_t *fault);
 
 #define HF_MONGO_CLOCK_SIZE 25 /* the id of a server process, and a NUL */
 
-/* Select the primary, and return a description of the connection to it, which
- * the caller destroys. Returns NULL, with error and cause in `reply`, if there
- * is no primary or if nothing may be sent to it. Blocks. */
+/* Select the primary or the standalone server, and return a description of the
+ * connection to it, which the caller destroys. Returns NULL, with error and
+ * cause in `reply`, if there is no primary, if it cannot be reached, if it does
+ * not identify its process, or if hf_mongo_worker_may_send() returns false.
+ * Blocks. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 

@@ -208,7 +208,8 @@ static void read_cursor(struct hf_mongo_query *query, mongoc_cursor_t *cursor)
 /* ---- The query ----------------------------------------------------------*/
 
 /* Match the texts from `prefix` up to, but not including, `prefix` with its
- * last character incremented. Texts are ASCII, so the result is valid UTF-8. */
+ * last character incremented. An empty prefix matches all texts. Texts are
+ * ASCII, so the result is valid UTF-8. */
 static void add_range(bson_t *match, const char *prefix)
 {
     size_t size = strlen(prefix);
@@ -350,7 +351,8 @@ static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
 /* A read with the read concern "linearizable" waits for the next regular flush
  * of the journal, about 30 ms. It is faster to let the server prove that it is
  * the primary, and read with "majority" afterwards: the server then knows every
- * write that was confirmed before the proof.
+ * write that was confirmed before the proof. Lists, local reads and standalone
+ * servers need no proof.
  *
  * A query changes nothing, so its failure is never in doubt. */
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,

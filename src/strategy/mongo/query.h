@@ -6,7 +6,7 @@
 #include "strategy/mongo/op.h"
 
 enum hf_mongo_scope {
-    HF_MONGO_ONE,    /* the key */
+    HF_MONGO_ONE,    /* only the key itself */
     HF_MONGO_PREFIX, /* all held keys that begin with the key */
 };
 
@@ -36,8 +36,9 @@ void hf_mongo_query_fini(struct hf_mongo_query *query);
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context);
 
-/* Read what is left of the lease of `key`, by the clock of `server`. Returns
- * false if that is unknown. Blocks; for worker threads. */
+/* Read what is left of the lease of `key`, which is escaped, by the clock of
+ * `server`; 0 if the lease is due. Returns false if that is unknown. Blocks;
+ * for worker threads. */
 bool hf_mongo_query_left_ms(const char *key, mongoc_client_t *client,
                             const struct hf_mongo_context *context,
                             const mongoc_server_description_t *server,

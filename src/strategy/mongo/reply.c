@@ -7,8 +7,8 @@
 #include "strategy/mongo/op.h"
 
 /* The first claims in the queue repeat their LOCK when the lease is due. The
- * next claims repeat it later, LATER_MS apart, in case the first ones are
- * dead. */
+ * next claims, up to LATER_RETRIES in all, repeat it later, LATER_MS apart, in
+ * case the first ones are dead. */
 #define FIRST_RETRIES 3
 #define LATER_RETRIES 16
 #define LATER_MS 1000
@@ -251,7 +251,7 @@ static enum hf_err not_holder_error(const struct hf_mongo_reply *reply)
 }
 
 /* Returns true if this copy of the command, or an earlier copy of it, ended the
- * grant. */
+ * grant `token` for `reason`. */
 static bool was_ended_by_call(const struct hf_mongo_reply *reply,
                               uint64_t token, enum hf_event_kind reason)
 {
@@ -315,8 +315,8 @@ static enum hf_err answer_command(const struct hf_command *command,
     }
 }
 
-/* Returns true if the command's grant has ended and `ended` still describes
- * it. */
+/* Returns true if the command's grant has ended and the field `ended` still
+ * describes it. */
 static bool is_grant_ended(const struct hf_mongo_reply *reply,
                            const struct hf_command *command)
 {

@@ -18,11 +18,11 @@ enum hf_mongo_script {
     HF_MONGO_CANCEL,
     HF_MONGO_FORCE,
     HF_MONGO_EXPIRE,
-    HF_MONGO_LOCK_FAST, /* LOCK and UNLOCK without contention */
-    HF_MONGO_UNLOCK_FAST,
+    HF_MONGO_LOCK_FAST,      /* LOCK of a free key without waiters */
+    HF_MONGO_UNLOCK_FAST,    /* UNLOCK of a key without waiters */
     HF_MONGO_REPLY_FIELDS,   /* fields that findAndModify returns */
     HF_MONGO_INFO,           /* pipeline of READ and LIST */
-    HF_MONGO_POSITION,       /* projection for a waiter */
+    HF_MONGO_POSITION,       /* projection: a claim's position */
     HF_MONGO_TIME_VARIABLES, /* variables for each kind of server */
     HF_MONGO_SCRIPTS
 };

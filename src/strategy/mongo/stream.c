@@ -29,7 +29,7 @@ struct hf_mongo_stream {
 
     pthread_mutex_t mutex;
     pthread_cond_t
-        changed;         /* signals a request, room in the queue, or the end */
+        changed;         /* signals a request, room in the queue, or `closed` */
     unsigned references; /* held by the strategy and the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
@@ -233,9 +233,9 @@ static bool has_primary_changed(const struct reader *reader,
     return primary != 0 && primary != reader->primary;
 }
 
-/* Read changes until the stream fails, the primary changes or there is a new
- * request. Returns false if the history was lost, so that the stream cannot
- * resume. */
+/* Read changes until the stream fails, the primary changes, there is a new
+ * request, or the thread is not needed any more. Returns false if the history
+ * was lost, so that the stream cannot resume. */
 static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
                          mongoc_change_stream_t *opened,
                          const mongoc_client_t *client)

@@ -1,10 +1,11 @@
 /* stream.h - the change stream of a client, which a dedicated thread reads.
  *
- * The stream delivers each change once, in the order of the cluster, across
- * lost connections and elections: the thread resumes at the current primary
- * where it stopped. If the server no longer has the next change, a change with
- * `lost` set marks the gap. The queue is bounded: while the client takes no
- * changes, the thread stops reading, and the server keeps them. */
+ * The stream delivers every change, in the order of the cluster, across lost
+ * connections and elections: the thread resumes at the current primary where it
+ * stopped. If the server no longer has the next change, a change with `lost`
+ * set marks the gap. Changes wait in a bounded queue until the client takes
+ * them: while the queue is full, the thread stops reading, and the server keeps
+ * the changes. */
 #ifndef HF_STRATEGY_MONGO_STREAM_H
 #define HF_STRATEGY_MONGO_STREAM_H
 

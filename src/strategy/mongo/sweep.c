@@ -10,8 +10,8 @@
 #define LATER_MS 2000 /* maxTimeMS of later sweeps */
 #define SPAN_MAX_MS 3600000
 
-/* Time until the next sweep if documents are left, or if a sweep was postponed.
- * Doubled after each failure. */
+/* Time until the first sweep of a client, and until the next one if keys are
+ * left, or if a sweep was postponed. Doubled after each failure. */
 #define RETRY_MS 1000
 
 /* One in this many clients sweeps when it opens. A program that ends within
@@ -119,9 +119,9 @@ static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
     return NULL;
 }
 
-/* Postpone the sweep if a request is in flight, because requests come first.
- * Returns true if it was postponed. After POSTPONED_MAX postponements the sweep
- * runs anyway. */
+/* Postpone the sweep if a call is in flight, because calls come first. Returns
+ * true if it was postponed. After POSTPONED_MAX postponements the sweep runs
+ * anyway. */
 static bool postpone_sweep(struct hf_mongo *mongo)
 {
     if (hf_dlist_is_empty(&mongo->calls) ||

@@ -7,7 +7,7 @@
 #include "strategy/mongo/event_line.h"
 #include "strategy/mongo/mongo.h"
 
-#define NEXT_RETRY_MS 50 /* between the retries of the next waiters */
+#define NEXT_RETRY_MS 50 /* between retries of waiters that end an offer */
 #define HISTORY_S 3600   /* a watch can start this far in the past */
 
 struct watch {
@@ -52,9 +52,10 @@ static void push_grant(struct hf_mongo *mongo, const struct hf_nonce *nonce,
     hf_mongo_waiters_remove(mongo, nonce);
 }
 
-/* The first claim of a GRANTED is offered the key. Its other claims are next in
- * the queue: if the offer is not confirmed, they end it, one after another. A
- * WITHDRAWN names a claim that was dropped and has to join the queue again. */
+/* The first claim of a GRANTED is offered the key. The other claims in that
+ * line are next in the queue: if the offer is not confirmed, they end it, one
+ * after another. A WITHDRAWN names a claim that was dropped and has to join the
+ * queue again. */
 static void dispatch_claims(struct hf_mongo *mongo,
                             const struct hf_mongo_event_line *line)
 {
@@ -274,8 +275,8 @@ static enum hf_err add_mongo_watch(struct hf_mongo *mongo,
     return HF_OK;
 }
 
-/* Add the watch. It starts at the time of the query, so that it misses nothing
- * even if the stream opens later. */
+/* Add the watch. It starts at the time of the query, or earlier if the request
+ * says so, and therefore misses nothing even if the stream opens later. */
 static void on_watch_query_done(struct hf_mongo_call *call)
 {
     struct hf_mongo *mongo = call->mongo;

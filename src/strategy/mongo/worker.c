@@ -8,7 +8,7 @@
  * for a long time. */
 #define SAME_SUBJECT_MAX 1
 
-#define KEPT_IDLE 8 /* idle workers that never end */
+#define KEPT_IDLE 8 /* workers that stay even if they are idle */
 #define IDLE_S 5    /* how long any further idle workers stay */
 
 /* After this time a client uses the pool, which notices a new primary, instead
@@ -123,8 +123,10 @@ static void release_client(struct hf_mongo_worker *worker)
     worker->oneshot = false;
 }
 
-/* Take a client for the worker. `first` is true if no other worker has taken
- * the one-shot client. Blocks; called without the mutex. */
+/* Take a client for the worker, unless it has one: the one-shot client if this
+ * is the `first` job of the pool and the pool was opened less than ONESHOT_MS
+ * ago, otherwise a client of the pool. After ONESHOT_MS, replace the one-shot
+ * client. Blocks; called without the mutex. */
 static void take_client(struct hf_mongo_worker *worker, bool first)
 {
     struct hf_mongo_workers *workers = worker->workers;

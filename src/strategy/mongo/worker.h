@@ -15,7 +15,7 @@ struct hf_mongo_workers {
     struct hf_mongo_context context;
     mongoc_client_pool_t *pool;
     hf_time opened;
-    bool has_oneshot; /* the first job has tried the one-shot client */
+    bool has_oneshot; /* set by the first job, which may use the one-shot */
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_workers_await() */
@@ -52,8 +52,8 @@ struct hf_mongo_worker {
     uint32_t server; /* where the job was sent (libmongoc's id); 0: not sent */
 };
 
-/* Queue a job, and start a worker if none is idle. Returns false if there is no
- * worker and none could be started. */
+/* Queue a job. Start a worker if the job can run now and no worker is free for
+ * it. Returns false if there is no worker and none could be started. */
 bool hf_mongo_worker_enqueue(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job);
 

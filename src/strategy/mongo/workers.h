@@ -15,12 +15,12 @@
 #define HF_MONGO_WORKERS_MAX 64
 #define HF_MONGO_ORPHANS_MAX 64 /* threads stuck in jobs that were given up */
 
-/* More urgent jobs run first, and some workers are reserved for them. The least
- * urgent jobs come first here. */
+/* More urgent jobs run first, and some workers are reserved for them. This list
+ * begins with the least urgent jobs. */
 enum hf_mongo_urgency {
     HF_MONGO_TAKES,     /* LOCK, READ and others that can wait */
     HF_MONGO_WITHDRAWS, /* CANCEL; hundreds of them must not delay a RENEW */
-    HF_MONGO_KEEPS, /* RENEW, UNLOCK and others that a held lock depends on */
+    HF_MONGO_KEEPS,     /* RENEW, UNLOCK, UPDATE and FORCE, for held locks */
     HF_MONGO_URGENCIES
 };
 
@@ -44,7 +44,8 @@ struct hf_mongo_job {
      * NULL: no request waits for the job. */
     void (*lost)(struct hf_mongo_job *job);
 
-    /* Runs instead of `done`, in any thread, if the pool was closed. */
+    /* Runs instead of `done`, in any thread, if the pool was closed, or if
+     * hf_mongo_workers_await() could start no thread. */
     void (*drop)(struct hf_mongo_job *job);
 };
 
@@ -87,7 +88,8 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
 
 /* Ask for permission to send to `server`, libmongoc's id, and record it as the
  * server of this worker's job; for worker threads. Returns false if the job was
- * given up, or if another server is the primary. */
+ * given up, or if another server is the primary. In threads other than workers
+ * it records nothing and returns true. */
 bool hf_mongo_worker_may_send(uint32_t server);
 
 /* When a worker started the job, or HF_NEVER if none has. */
