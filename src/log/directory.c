@@ -33,7 +33,7 @@ static enum hf_err lock_node_directory(struct hf_disk *disk,
 
 struct content {
     bool has_identity;
-    char other[HF_DISK_NAME]; /* any other file but the lock; empty: none */
+    char other[HF_DISK_NAME]; /* a file of any other name; empty: none */
     char tmp[TMP_AT_ONCE][HF_DISK_NAME];
     size_t tmp_count;
 };

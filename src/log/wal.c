@@ -302,7 +302,7 @@ void hf_wal_flush_run(struct hf_wal_flush *flush)
         flush->sync_rc = file->disk->ops->sync(file);
 }
 
-/* The next segment becomes the current one. */
+/* A record was written to the next segment, which becomes the current one. */
 static void switch_segment(struct hf_wal *wal)
 {
     struct hf_wal_segment segment = {.epoch = hf_wal_next_epoch(wal)};

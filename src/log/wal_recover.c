@@ -198,7 +198,8 @@ static enum hf_err recover_entry(void *arg, uint64_t index,
     return recovery->visitor->entry(recovery->visitor->arg, index, entry);
 }
 
-/* Take over the state before the first record of the oldest segment. */
+/* Start from the first record of the oldest segment: it has the last entry
+ * before it, and its own term and vote. */
 static void start_state(struct recovery *recovery,
                         const struct hf_record *record)
 {
@@ -304,7 +305,7 @@ static enum hf_err replay_segments(struct recovery *recovery)
     return err;
 }
 
-/* ---- The end ------------------------------------------------------------*/
+/* ---- The end of the log -------------------------------------------------*/
 
 /* Write the last record once more. It counts as durable from now on, but it may
  * be in the page cache only. If the previous process failed to sync the record,
