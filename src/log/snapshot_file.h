@@ -91,7 +91,8 @@ enum hf_err hf_snapshot_writer_add(struct hf_snapshot_writer *writer,
                                    struct hf_error *error);
 
 /* Make the snapshot durable, and give it its name, so that
- * hf_snapshot_file_open() finds it. The writer is freed even if this fails. */
+ * hf_snapshot_file_open() finds it. Returns HF_ELIMIT if the disk is full, or
+ * HF_ESYSTEM. The writer is freed even if this fails. */
 enum hf_err hf_snapshot_writer_finish(struct hf_snapshot_writer *writer,
                                       struct hf_error *error);
 
@@ -117,7 +118,7 @@ uint64_t hf_snapshot_transfer_have(const struct hf_snapshot_transfer *transfer);
 
 /* Add bytes at `offset`. Bytes that have arrived already are ignored, and so
  * are bytes after a gap. Returns HF_EPROTO if the bytes end after the announced
- * size. */
+ * size, HF_ELIMIT if the disk is full, or HF_ESYSTEM. */
 enum hf_err hf_snapshot_transfer_add(struct hf_snapshot_transfer *transfer,
                                      uint64_t offset, const void *data,
                                      size_t size, struct hf_error *error);

@@ -26,7 +26,8 @@ static void free_batch(struct hf_wal_batch *batch)
     free(batch);
 }
 
-/* Start an empty batch at the end of the queue, or return NULL. */
+/* Start an empty batch at the end of the queue. Returns NULL if memory is
+ * exhausted. */
 static struct hf_wal_batch *start_batch(struct hf_wal *wal)
 {
     struct hf_wal_batch *batch = wal->unused;

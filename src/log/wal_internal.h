@@ -58,7 +58,7 @@ struct hf_wal {
     bool reserve_is_lent;
     bool upkeep_runs;
     enum hf_wal_task upkeep_task;
-    bool is_low;           /* the last upkeep found the disk full */
+    bool is_low;           /* an upkeep found the disk full; tasks are left */
     bool is_starved;       /* the next record waits for the next segment */
     bool is_full;          /* the last flush found the disk full */
     struct hf_error error; /* HF_OK: not dead */

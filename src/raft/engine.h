@@ -2,8 +2,9 @@
  *
  * One step takes an event and returns an update: what to store, what to send,
  * what is committed. The engine reads no clock, has no thread and does no I/O,
- * so a simulator runs the same code as a node. libraft makes the decisions; the
- * rules around it are in rules.h, and nothing else includes <raft.h>.
+ * so a simulator runs the same code as a node. libraft makes the decisions,
+ * with the rules in rules.h around it; only the files of the engine use it
+ * (library.h).
  *
  * What the caller does with an update, in this order:
  *   1. Store what it asks for: hard state, then entries or an installation. All
@@ -89,7 +90,7 @@ struct hf_engine_event {
 
 enum hf_engine_change {
     HF_ENGINE_HARD_STATE = 1, /* store term and vote */
-    HF_ENGINE_ENTRIES = 2,    /* store: cut from `first`, append to `last` */
+    HF_ENGINE_ENTRIES = 2,    /* store: cut from `first`, append up to `last` */
     HF_ENGINE_INSTALL = 4,    /* store: publish the snapshot that was received,
                                  then reset the log to begin after it */
     HF_ENGINE_RESET = 8,    /* store: reset the log to begin after the snapshot

@@ -75,7 +75,7 @@ static enum hf_err prepare_barrier(struct hf_engine *engine)
     return hf_engine_prepare_entries(engine, &entry, 1, true);
 }
 
-/* Replace the tail of the log by the arriving entries, without the first
+/* Replace the tail of the log with the arriving entries, without the first
  * `skip`: if a message overlaps the log, the library appends only its new
  * entries. */
 static enum hf_err append_entries(struct hf_engine *engine,

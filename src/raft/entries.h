@@ -52,7 +52,7 @@ struct hf_entries {
     size_t bytes_max; /* 0: HF_RAFT_LOG_BYTES */
 };
 
-/* A zeroed struct is an empty log. */
+/* Remove all entries and free the memory. A zeroed struct is an empty log. */
 void hf_entries_fini(struct hf_entries *log);
 
 /* Returns true if the log stays within its limit with `batch`. */

@@ -76,7 +76,8 @@ enum hf_err hf_engine_receive(struct hf_engine *engine,
                               const struct hf_engine_event *event,
                               struct hf_engine_update *update);
 
-/* Install a snapshot that has arrived from the leader. */
+/* Begin to install a snapshot that has arrived, or reject its sender if that
+ * leads in an older term. Returns the errors of hf_engine_step(). */
 enum hf_err hf_engine_receive_snapshot(struct hf_engine *engine,
                                        const struct hf_engine_event *event,
                                        struct hf_engine_update *update);

@@ -35,7 +35,7 @@ struct hf_message_append {
 };
 
 struct hf_message_append_result {
-    uint64_t rejected; /* prev_index that did not match; 0: accepted */
+    uint64_t rejected; /* prev_index of a rejected append; 0: accepted */
     uint64_t last_index;
     uint16_t features, capacity;
 };
