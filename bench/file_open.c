@@ -39,7 +39,7 @@ static struct hf_lock_opts long_opts(void)
     return opts;
 }
 
-/* ---- The process that was there before ----------------------------------*/
+/* ---- The process that holds locks ---------------------------------------*/
 
 static void hold_keys(struct hf_client *client, size_t count)
 {

@@ -140,7 +140,8 @@ static enum status check_one(const struct hf_check_history *h, const char *name,
     if (options->svg) {
         if (draw_timeline(h, &report, options) < 0)
             return STATUS_NO_VERDICT;
-        /* Only the first violation of all files is drawn. */
+        /* Draw once: the first violation of all files, or --key of the first
+         * file. */
         if (options->key || report.violation_count)
             options->svg = NULL;
     }
