@@ -12,7 +12,7 @@
 #include "lib/process.h"
 
 #define TIMES 10    /* clients opened per level and round */
-#define PAIRS 20000 /* pairs of the last client, which fill the log often */
+#define PAIRS 20000 /* the last client runs them twice, to fill the log */
 
 static const size_t held_levels[] = {0, 1000, 10000, 100000};
 static const size_t pair_levels[] = {0, 1000, 2000, 4000, 8000};
@@ -39,7 +39,7 @@ static struct hf_lock_opts long_opts(void)
     return opts;
 }
 
-/* ---- The process that was there before ----------------------------------*/
+/* ---- The process that holds locks ---------------------------------------*/
 
 static void hold_keys(struct hf_client *client, size_t count)
 {

@@ -2,12 +2,12 @@
  * bare disk?
  *
  * Measures flushes of 1, 16 and 64 entries, and compares them with a bare loop
- * that overwrites as many bytes of a file that was written before, and calls
- * fdatasync(). The two alternate flush by flush, because the speed of a disk
- * changes from second to second. The time of a flush includes appending to the
- * batch, but not the upkeep of segments, which a node does in another thread.
- * To measure a particular disk, give the absolute path of a directory on it as
- * the argument. */
+ * that writes as many bytes as the entries have, over a file that was written
+ * before, and calls fdatasync(). The two alternate flush by flush, because the
+ * speed of a disk changes from second to second. The time of a flush includes
+ * appending to the batch, but not the upkeep of segments, which a node does in
+ * another thread. To measure a particular disk, give the absolute path of a
+ * directory on it as the argument. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -49,7 +49,8 @@ void bench_check(const char *what, enum hf_err err);
 /* The path of a temporary folder, which is removed when the program exits. */
 const char *bench_folder(void);
 
-/* Open a client of the store, without or with background threads. */
+/* Open a client of the store. bench_open_background() gives it background
+ * threads. */
 struct hf_client *bench_open(const struct bench *bench);
 struct hf_client *bench_open_background(const struct bench *bench);
 void bench_close(struct hf_client *client);
@@ -77,7 +78,7 @@ void bench_sleep_ms(unsigned ms);
 
 /* ---- Samples ------------------------------------------------------------*/
 
-/* One number per round. */
+/* Numbers, usually one per round. */
 struct bench_samples {
     unsigned count;
     double at[BENCH_ROUNDS_MAX];

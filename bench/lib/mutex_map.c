@@ -10,7 +10,7 @@
 
 struct entry {
     struct entry *next;
-    unsigned users; /* number of holder and waiters */
+    unsigned users; /* threads that hold or want the mutex */
     pthread_mutex_t mutex;
     size_t size;
     uint8_t key[];

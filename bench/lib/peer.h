@@ -28,8 +28,10 @@ void bench_peer_kill(struct bench_peer *peer);
 __attribute__((format(printf, 2, 3))) void bench_peer_order(
     struct bench_peer *peer, const char *format, ...);
 
-/* Read the next line, which must be `word`, or `count` numbers. */
+/* Read the next line, which must be `word`. */
 void bench_peer_expect(struct bench_peer *peer, const char *word);
+
+/* Read the next line, which must begin with `count` numbers. */
 void bench_peer_numbers(struct bench_peer *peer, double *numbers, size_t count);
 
 #endif

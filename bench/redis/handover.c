@@ -16,7 +16,7 @@
 #include "redis/redis.h"
 
 #define HANDOVERS 400       /* in one round */
-#define POLLED_HANDOVERS 40 /* handovers when polling; each takes about 20 ms */
+#define POLLED_HANDOVERS 40 /* when 10 threads poll; each takes about 20 ms */
 #define MESSAGES 1000
 #define THREADS_MAX 200
 #define POLL_MIN_MS 150
@@ -67,7 +67,7 @@ struct baton {
     pthread_barrier_t start; /* passed when all threads are connected */
     atomic_ullong released_at;
     atomic_uint passed;
-    unsigned uncounted; /* the first handovers are not measured */
+    unsigned uncounted; /* handovers at the start that are not measured */
     unsigned wanted;    /* handovers, including the uncounted ones */
     atomic_uint seeds;
     double micros[HANDOVERS];

@@ -40,8 +40,8 @@ struct hf_config {
 };
 
 /* Add a member; config->members stays in order of ids. Returns HF_EINVAL if the
- * id is 0 or given twice, or an address is wrong, and HF_ELIMIT if there are
- * HF_RAFT_VOTERS_MAX members already. */
+ * id is 0 or given twice, or an address is malformed or not a loopback address,
+ * and HF_ELIMIT if there are HF_RAFT_VOTERS_MAX members already. */
 enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
                           const char *peer, const char *client,
                           struct hf_error *error);
@@ -51,7 +51,8 @@ const struct hf_config_member *hf_config_find(const struct hf_config *config,
                                               uint64_t id);
 
 /* Returns HF_EINVAL if config->node is not a member, two addresses are equal,
- * or the times make no sense. */
+ * election_ms is not 10 to 60000, or heartbeat_ms is 0 or not less than half of
+ * it. */
 enum hf_err hf_config_check(const struct hf_config *config,
                             struct hf_error *error);
 
@@ -63,7 +64,8 @@ enum hf_err hf_config_write(const struct hf_config *config,
  *
  * HF_ESTATE        there is no such file
  * HF_EUNSUPPORTED  written by a newer version
- * HF_EINVAL        malformed; `*error` names the line
+ * HF_EINVAL        malformed, or refused by hf_config_check()
+ * HF_ELIMIT        more than HF_RAFT_VOTERS_MAX members
  * HF_ESYSTEM, HF_ENOMEM */
 enum hf_err hf_config_read(struct hf_config *config, struct hf_disk *disk,
                            struct hf_error *error);

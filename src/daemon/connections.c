@@ -113,7 +113,8 @@ static const struct hf_stream_kind link_kind = {
 
 /* ---- Listening ----------------------------------------------------------*/
 
-/* The number of clients for which this process has enough descriptors. */
+/* Raise the limit on open files as far as possible. Returns the number of
+ * clients for which the descriptors suffice, at most HF_DAEMON_CLIENTS_MAX. */
 static size_t clients_max(void)
 {
     struct rlimit limit;

@@ -11,7 +11,7 @@
 
 static const int stop_signals[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* ---- The end ------------------------------------------------------------*/
+/* ---- Shutdown -----------------------------------------------------------*/
 
 static void close_handle(uv_handle_t *handle, void *arg)
 {
@@ -158,7 +158,7 @@ static void on_peer_down(void *arg, uint64_t peer, bool refused)
     daemon->dirty = true;
 }
 
-/* ---- The start ----------------------------------------------------------*/
+/* ---- Startup ------------------------------------------------------------*/
 
 static enum hf_err open_node(struct hf_daemon *daemon, struct hf_error *error)
 {

@@ -15,7 +15,7 @@
 
 enum hf_daemon_state {
     HF_DAEMON_RUNNING,
-    HF_DAEMON_LEAVING, /* another node is taking over */
+    HF_DAEMON_LEAVING, /* after a signal: the node gives up its leadership */
     HF_DAEMON_ENDED,   /* everything is being closed */
 };
 
@@ -23,7 +23,7 @@ struct hf_daemon {
     const struct hf_config *config;
     struct hf_disk *disk;
     struct hf_node *node;
-    struct hf_error error; /* why the daemon has ended; HF_OK: a signal */
+    struct hf_error error; /* why the daemon must end; HF_OK: no failure */
     enum hf_daemon_state state;
     uv_loop_t loop;
     uv_prepare_t prepare; /* runs before the loop waits for input */
@@ -47,15 +47,16 @@ struct hf_daemon {
     hf_time refusal_at; /* when a refused link was last reported */
 };
 
-/* Run the node of `disk`, whose directory is open, until a signal or a failure.
- * Writes "ready\n" to `ready_fd`, unless it is -1, when connections are
- * accepted. Returns HF_OK after SIGTERM, SIGINT or SIGHUP. */
+/* Run the node in the directory `disk` until a signal or a failure. Once
+ * connections are accepted, writes "ready\n" to `ready_fd` and closes it,
+ * unless it is -1. Returns HF_OK after SIGTERM, SIGINT or SIGHUP. */
 enum hf_err hf_daemon_run(const struct hf_config *config, struct hf_disk *disk,
                           int ready_fd, struct hf_error *error);
 
 /* ---- For the parts of the daemon ----------------------------------------*/
 
-/* connections.c: the functions that the node calls, and the listeners. */
+/* connections.c: the functions that the node calls; start to accept
+ * connections; report to the node which clients have unsent output. */
 extern const struct hf_node_ops hf_daemon_ops;
 enum hf_err hf_daemon_listen(struct hf_daemon *daemon, struct hf_error *error);
 void hf_daemon_report_backlog(struct hf_daemon *daemon);

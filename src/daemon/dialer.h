@@ -41,8 +41,9 @@ struct hf_dialer {
     bool is_closing;
 };
 
-/* Connect to each member except `config->node`. The caller has set `streams`,
- * `random`, `on_up`, `on_down` and `arg`. */
+/* Start to connect to each member except `config->node`. The caller has set
+ * `streams`, `random`, `on_up`, `on_down` and `arg`. Returns HF_ESYSTEM if a
+ * timer cannot be created. */
 enum hf_err hf_dialer_open(struct hf_dialer *dialer,
                            const struct hf_config *config,
                            struct hf_error *error);

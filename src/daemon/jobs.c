@@ -56,7 +56,7 @@ static void on_worker_done(void *arg)
     daemon->dirty = true;
 }
 
-/* ---- All of them --------------------------------------------------------*/
+/* ---- Starting jobs and workers ------------------------------------------*/
 
 void hf_daemon_start_jobs(struct hf_daemon *daemon)
 {

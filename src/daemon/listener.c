@@ -24,7 +24,7 @@ static void on_connection(uv_stream_t *handle, int status)
     struct hf_stream *stream;
 
     if (status)
-        return; /* the client has closed it, or no descriptor was left */
+        return; /* the connection is gone, or no descriptor is left */
     stream = hf_stream_new(listener->streams, listener->kind, listener->arg);
     if (stream)
         accept_stream(listener, stream);

@@ -22,7 +22,7 @@ struct hf_listener {
     hf_listener_fn *on_accept;
     void *arg;         /* also hf_stream.arg of the streams */
     size_t count, max; /* open connections */
-    uint64_t refused;  /* connections beyond the maximum */
+    uint64_t refused;  /* connections that were closed at once */
     bool is_open;
 };
 

@@ -16,10 +16,11 @@ struct hf_options {
     const char *dir;
     int ready_fd;            /* -1: none */
     bool has_cluster;        /* --cluster was given */
-    struct hf_config config; /* for INIT; a time of 0 was not given */
+    struct hf_config config; /* RUN uses the times only; 0: not given */
 };
 
-/* Parse the command line. Returns HF_EINVAL and sets `error` if it is wrong. */
+/* Parse the command line; `argv` begins after the name of the program. Returns
+ * HF_EINVAL if it is wrong, or HF_ELIMIT if it has too many members. */
 enum hf_err hf_options_parse(struct hf_options *options, char **argv,
                              struct hf_error *error);
 

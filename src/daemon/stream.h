@@ -64,11 +64,12 @@ enum hf_err hf_streams_init(struct hf_streams *streams, uv_loop_t *loop);
 void hf_streams_fini(struct hf_streams *streams);
 void hf_streams_close_all(struct hf_streams *streams);
 
-/* Report and close the streams that failed while something was sent. */
+/* Report and close the streams that failed while sending, or when reading was
+ * to start again. */
 void hf_streams_reap(struct hf_streams *streams);
 
-/* Make a stream that is not connected. Returns NULL if memory is exhausted.
- * `arg` is hf_stream.arg. */
+/* Make a stream that is not connected. Returns NULL if memory is exhausted or
+ * libuv fails. `arg` is hf_stream.arg. */
 struct hf_stream *hf_stream_new(struct hf_streams *streams,
                                 const struct hf_stream_kind *kind, void *arg);
 

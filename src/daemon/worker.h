@@ -20,7 +20,7 @@ struct hf_worker {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool queued; /* a job waits for the thread */
-    bool ended;  /* the job has ended, and `done` was not called */
+    bool ended;  /* the job has ended; `done` was not called yet */
     bool stop;
 };
 

@@ -33,7 +33,9 @@ static enum hf_err lock_node_directory(struct hf_disk *disk,
 
 struct content {
     bool has_identity;
-    char other[HF_DISK_NAME]; /* any other file but the lock; empty: none */
+    /* A file that is neither the identity, the lock nor temporary. Empty if
+     * there is none. */
+    char other[HF_DISK_NAME];
     char tmp[TMP_AT_ONCE][HF_DISK_NAME];
     size_t tmp_count;
 };

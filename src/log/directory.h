@@ -6,6 +6,7 @@
  *     snapshot-*             snapshots (snapshot_file.h)
  *     reserve                space for the next snapshot (wal.h)
  *     tmp-*                  files that are being made; removed at start
+ *     config, pid            files of the daemon (src/daemon)
  *
  * A node that has lost its directory must not start as the member that it was:
  * it has forgotten its votes, and could vote twice. So opening creates no file
@@ -39,7 +40,7 @@ enum hf_err hf_directory_init(struct hf_disk *disk,
  * HF_EINVAL        belongs to another cluster or node
  * HF_EUNSUPPORTED  written by a newer version
  * HF_EPROTO        the identity is damaged
- * HF_ESYSTEM, HF_ENOMEM */
+ * HF_ELIMIT, HF_ESYSTEM, HF_ENOMEM */
 enum hf_err hf_directory_open(struct hf_disk *disk,
                               const struct hf_log_cluster *cluster,
                               uint64_t node, struct hf_log_identity *identity,

@@ -39,8 +39,8 @@ struct hf_disk_ops {
     int (*create)(struct hf_disk *disk, const char *name,
                   struct hf_disk_file **file);
 
-    /* Open a regular file for reading and writing; -ELOOP for a symbolic
-     * link, -EINVAL for anything else that is not a regular file. */
+    /* Open a regular file for reading and writing; -ELOOP for a symbolic link,
+     * -EINVAL or another error for anything else that is not a regular file. */
     int (*open)(struct hf_disk *disk, const char *name,
                 struct hf_disk_file **file);
     void (*close)(struct hf_disk_file *file);

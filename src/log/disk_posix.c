@@ -1,4 +1,4 @@
-/* disk_posix.c - a directory of the operating system. */
+/* disk_posix.c - the operations of disk.h on a directory of the file system. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

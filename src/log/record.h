@@ -73,14 +73,17 @@ static inline size_t hf_record_padded(size_t size)
 
 /* ---- Writing ------------------------------------------------------------*/
 
-/* Start a record in `buf`, which is empty, and add items to it. buf->failed is
- * set if memory is exhausted. */
+/* Start a record in `buf`, which is empty. This and the next three functions
+ * set buf->failed if memory is exhausted. */
 void hf_record_start(struct hf_buf *buf);
+
+/* Add an item: `count` entries, the first of which has the index `index`; or a
+ * base, the entry `index` of `term`. */
 void hf_record_add_entries(struct hf_buf *buf, uint64_t index,
                            const struct hf_log_entry *entries, size_t count);
 void hf_record_add_base(struct hf_buf *buf, uint64_t index, uint64_t term);
 
-/* Append the padding. This can run out of memory, too. */
+/* Append zeros up to the next multiple of HF_RECORD_SECTOR. */
 void hf_record_pad(struct hf_buf *buf);
 
 /* Compute record->checksum, and fill in the header of `data`, a record of

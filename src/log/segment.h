@@ -1,14 +1,15 @@
 /* segment.h - the files of the write-ahead log.
  *
  *     log-EPOCH       a segment of the log; epochs are consecutive
- *     spare-NUMBER    a written file of the same size, to become a segment
+ *     spare-NUMBER    a file that is ready to become a segment
  *     tmp-...         a file that is being made; removed at start
  *
- * All have the same size. A file gets its name log-EPOCH only after its header
- * is durable, so a segment with an invalid header is a damaged one. A segment
- * that was in use before contains records of its old epoch, which are not valid
- * in the new one; an epoch is never used twice. Other versions keep the first
- * 68 bytes of the header: magic, version, ..., checksum. */
+ * Segments and spare files have the same size. A file gets its name log-EPOCH
+ * only after its header is durable, so a segment with an invalid header is a
+ * damaged one. A segment made from an older one contains records of its old
+ * epoch, which are not valid in the new one; an epoch is never used twice.
+ * Other versions keep the first 68 bytes of the header: magic, version, ...,
+ * checksum. */
 #ifndef HF_LOG_SEGMENT_H
 #define HF_LOG_SEGMENT_H
 
@@ -19,7 +20,8 @@
 #define HF_SEGMENT_VERSION 1
 #define HF_SEGMENT_START HF_RECORD_SECTOR /* the offset of the first record */
 
-/* Names are a prefix and 16 hexadecimal digits. */
+/* Prefixes of file names. In a segment or a spare file, 16 hexadecimal digits
+ * follow. */
 #define HF_SEGMENT_LOG "log-"
 #define HF_SEGMENT_SPARE "spare-"
 #define HF_SEGMENT_TMP "tmp-"
@@ -31,13 +33,15 @@ void hf_segment_name(char name[HF_DISK_NAME], const char *prefix,
  * `prefix` and a number. */
 bool hf_segment_parse(const char *name, const char *prefix, uint64_t *number);
 
-/* Make segment `epoch` of the spare file `spare`, or of a new file if `spare`
- * is NULL. On success `*file` is open and its name is durable. */
+/* Make segment `epoch` from the spare file `spare`, or from a new file if
+ * `spare` is NULL. On success `*file` is open and its name is durable. Returns
+ * 0 or a negative errno value. */
 int hf_segment_prepare(struct hf_disk *disk,
                        const struct hf_log_identity *identity, uint64_t epoch,
                        const char *spare, struct hf_disk_file **file);
 
-/* Make a spare file. If the disk is full, no part of the file remains. */
+/* Make a spare file of `size` bytes. If the disk is full, no part of the file
+ * remains. Returns 0 or a negative errno value. */
 int hf_segment_make_spare(struct hf_disk *disk, uint64_t size,
                           const char *name);
 

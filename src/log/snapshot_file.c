@@ -13,7 +13,7 @@ struct hf_snapshot_file {
     uint8_t config[];
 };
 
-/* ---- Which snapshots there are ------------------------------------------*/
+/* ---- The list of snapshots ----------------------------------------------*/
 
 struct snapshot_list {
     uint64_t indexes[HF_SNAPSHOTS_MAX]; /* the newest, in ascending order */

@@ -51,11 +51,14 @@ const struct hf_snapshot_meta *hf_snapshot_file_meta(
 uint64_t hf_snapshot_file_data_size(const struct hf_snapshot_file *file);
 uint64_t hf_snapshot_file_size(const struct hf_snapshot_file *file);
 
-/* Read exactly `size` bytes from `offset` on: of the data, or for a transfer of
- * the whole file. Returns HF_EPROTO if the file has fewer bytes. */
+/* Read exactly `size` bytes of the data, from `offset` on. Returns HF_EPROTO if
+ * the file has fewer bytes, or HF_ESYSTEM. */
 enum hf_err hf_snapshot_file_read_data(struct hf_snapshot_file *file,
                                        uint64_t offset, void *to, size_t size,
                                        struct hf_error *error);
+
+/* The same, but `offset` counts from the start of the file, which a transfer
+ * copies as a whole. */
 enum hf_err hf_snapshot_file_read(struct hf_snapshot_file *file,
                                   uint64_t offset, void *to, size_t size,
                                   struct hf_error *error);
@@ -72,18 +75,24 @@ enum hf_err hf_snapshot_file_remove_old(struct hf_disk *disk, uint64_t index,
 
 struct hf_snapshot_writer;
 
-/* Start a snapshot of this node, and add its data in pieces. */
+/* Start a snapshot of this node. Returns HF_ELIMIT if the disk is full or
+ * meta->config has more than HF_SNAPSHOT_CONFIG_MAX bytes, HF_ESYSTEM or
+ * HF_ENOMEM. */
 enum hf_err hf_snapshot_writer_open(struct hf_disk *disk,
                                     const struct hf_log_cluster *cluster,
                                     const struct hf_snapshot_meta *meta,
                                     struct hf_snapshot_writer **writer,
                                     struct hf_error *error);
+
+/* Add the next `size` bytes of the data. Returns HF_ELIMIT if the disk is full,
+ * or HF_ESYSTEM. */
 enum hf_err hf_snapshot_writer_add(struct hf_snapshot_writer *writer,
                                    const void *data, size_t size,
                                    struct hf_error *error);
 
 /* Make the snapshot durable, and give it its name, so that
- * hf_snapshot_file_open() finds it. The writer is freed even if this fails. */
+ * hf_snapshot_file_open() finds it. Returns HF_ELIMIT if the disk is full, or
+ * HF_ESYSTEM. The writer is freed even if this fails. */
 enum hf_err hf_snapshot_writer_finish(struct hf_snapshot_writer *writer,
                                       struct hf_error *error);
 
@@ -109,14 +118,16 @@ uint64_t hf_snapshot_transfer_have(const struct hf_snapshot_transfer *transfer);
 
 /* Add bytes at `offset`. Bytes that have arrived already are ignored, and so
  * are bytes after a gap. Returns HF_EPROTO if the bytes end after the announced
- * size. */
+ * size, HF_ELIMIT if the disk is full, or HF_ESYSTEM. */
 enum hf_err hf_snapshot_transfer_add(struct hf_snapshot_transfer *transfer,
                                      uint64_t offset, const void *data,
                                      size_t size, struct hf_error *error);
 
 /* Verify the snapshot, make it durable, and give it its name, so that
  * hf_snapshot_file_open() finds it. Returns HF_EPROTO if it is incomplete,
- * damaged, or not of the announced entry. The transfer is freed even if this
+ * damaged, or not of the announced entry, HF_EINVAL if it is of another
+ * cluster, HF_EUNSUPPORTED if it is of a newer version, HF_ELIMIT if the disk
+ * is full, HF_ESYSTEM or HF_ENOMEM. The transfer is freed even if this
  * fails. */
 enum hf_err hf_snapshot_transfer_finish(struct hf_snapshot_transfer *transfer,
                                         struct hf_error *error);

@@ -50,8 +50,9 @@ struct hf_snapshot_sum {
 void hf_snapshot_format_sum(struct hf_snapshot_sum *sum, const void *block,
                             size_t size);
 
-/* Read and verify a whole file, and fill `*header`. Returns the errors of
- * hf_snapshot_file_open(). */
+/* Read and verify a whole file, and fill `*header`. Returns HF_EPROTO if it is
+ * damaged, HF_EINVAL if it is of another cluster, HF_EUNSUPPORTED if it is of a
+ * newer version, HF_ESYSTEM or HF_ENOMEM. */
 enum hf_err hf_snapshot_format_verify(struct hf_disk_file *file,
                                       const struct hf_log_cluster *cluster,
                                       struct hf_snapshot_header *header,

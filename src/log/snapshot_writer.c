@@ -58,7 +58,7 @@ static enum hf_err publish_temporary(struct hf_disk_file *file, uint64_t size,
         rc = disk->ops->rename(disk, file->name, name);
     if (!rc) {
         rc = disk->ops->sync_directory(disk);
-        if (rc) /* A snapshot that was reported as failed must not count. */
+        if (rc) /* A snapshot that was reported as failed must not be found. */
             (void)disk->ops->remove(disk, name);
     }
     return rc ? hf_disk_error(error, disk, name, "cannot write the snapshot",

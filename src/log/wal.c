@@ -26,7 +26,8 @@ static void free_batch(struct hf_wal_batch *batch)
     free(batch);
 }
 
-/* Start an empty batch at the end of the queue, or return NULL. */
+/* Start an empty batch at the end of the queue. Returns NULL if memory is
+ * exhausted. */
 static struct hf_wal_batch *start_batch(struct hf_wal *wal)
 {
     struct hf_wal_batch *batch = wal->unused;
@@ -302,7 +303,7 @@ void hf_wal_flush_run(struct hf_wal_flush *flush)
         flush->sync_rc = file->disk->ops->sync(file);
 }
 
-/* The next segment becomes the current one. */
+/* A record was written to the next segment, which becomes the current one. */
 static void switch_segment(struct hf_wal *wal)
 {
     struct hf_wal_segment segment = {.epoch = hf_wal_next_epoch(wal)};

@@ -12,7 +12,8 @@
  *
  * In the same way, *upkeep* prepares the next segment, recycles old ones and
  * keeps space in reserve. One flush and one upkeep may run at the same time, in
- * two threads. Only hf_wal_open() does I/O in the thread of its caller.
+ * two threads. Only hf_wal_open(), hf_wal_flush_run() and hf_wal_upkeep_run()
+ * read, write or sync files.
  *
  * Always true:
  *   1. what hf_wal_durable() has reported survives any crash, until it is
@@ -65,7 +66,7 @@ struct hf_wal_recovered {
  *                  file, and the offset of the damage
  * HF_EINVAL        a file of another cluster or node
  * HF_EUNSUPPORTED  a file of a newer version
- * HF_ELIMIT        the disk is full
+ * HF_ELIMIT        the disk is full, or there are too many segments
  * HF_ESYSTEM, HF_ENOMEM, and the first error of the visitor */
 enum hf_err hf_wal_open(struct hf_disk *disk, const struct hf_wal_opts *opts,
                         const struct hf_log_visitor *visitor,
@@ -203,8 +204,9 @@ enum hf_wal_space {
 
 enum hf_wal_space hf_wal_space(const struct hf_wal *wal);
 
-/* Keep a quarter more than `snapshot_size` bytes, the size of the last snapshot,
- * in reserve for the next one. */
+/* Keep a quarter more than `snapshot_size` bytes, the size of the last
+ * snapshot, in reserve for the next one, and at least HF_WAL_RESERVE_MIN
+ * bytes. */
 void hf_wal_reserve(struct hf_wal *wal, uint64_t snapshot_size);
 
 /* Stop upkeep of the reserve until the next hf_wal_reserve(), because a

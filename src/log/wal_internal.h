@@ -58,7 +58,7 @@ struct hf_wal {
     bool reserve_is_lent;
     bool upkeep_runs;
     enum hf_wal_task upkeep_task;
-    bool is_low;           /* the last upkeep found the disk full */
+    bool is_low;           /* an upkeep found the disk full; tasks are left */
     bool is_starved;       /* the next record waits for the next segment */
     bool is_full;          /* the last flush found the disk full */
     struct hf_error error; /* HF_OK: not dead */
@@ -76,12 +76,12 @@ static inline uint64_t hf_wal_next_epoch(const struct hf_wal *wal)
 enum hf_err hf_wal_die(struct hf_wal *wal, const char *name, const char *what,
                        int rc);
 
-/* Run upkeep in this thread until nothing is left to do, or the disk is
- * full. */
+/* Run upkeep in this thread until nothing is left to do. Returns HF_ELIMIT if
+ * the disk is full; after any other error the log is dead. */
 enum hf_err hf_wal_upkeep_now(struct hf_wal *wal);
 
-/* Read all segments. Sets the members of `wal` from `segments` to `next`, and
- * `durable`. */
+/* Read all segments. Sets the members of `wal` that describe segments, spare
+ * files and what is durable. Returns the errors of hf_wal_open(). */
 enum hf_err hf_wal_recover(struct hf_wal *wal, const struct hf_wal_opts *opts,
                            const struct hf_log_visitor *visitor,
                            struct hf_wal_recovered *recovered,

@@ -31,7 +31,7 @@ struct recovery {
     struct hf_log_state state;
     uint64_t previous;
     struct hf_log_snapshot base; /* as in struct hf_wal_recovered */
-    uint64_t snapshot_term;      /* of the entry snapshot.index; 0: none */
+    uint64_t snapshot_term; /* of entry snapshot.index; 0: not in the log */
 };
 
 static enum hf_err fail_at(const struct recovery *recovery, size_t segment,
@@ -198,7 +198,8 @@ static enum hf_err recover_entry(void *arg, uint64_t index,
     return recovery->visitor->entry(recovery->visitor->arg, index, entry);
 }
 
-/* Take over the state before the first record of the oldest segment. */
+/* Start from the first record of the oldest segment: its header has the last
+ * entry before it, and the term and vote. */
 static void start_state(struct recovery *recovery,
                         const struct hf_record *record)
 {
@@ -287,7 +288,7 @@ static enum hf_err replay_segments(struct recovery *recovery)
 
     /* If the oldest segment has epoch 1, the log was empty before it, so the
      * initial state is known. If not, older segments were removed, and the
-     * first record says what the state before it was. */
+     * first record says after which entry the log begins. */
     recovery->started = wal->segments[0].epoch == 1;
     recovery->tail_record = HF_SEGMENT_START;
     recovery->tail_offset = HF_SEGMENT_START;
@@ -304,7 +305,7 @@ static enum hf_err replay_segments(struct recovery *recovery)
     return err;
 }
 
-/* ---- The end ------------------------------------------------------------*/
+/* ---- The end of the log -------------------------------------------------*/
 
 /* Write the last record once more. It counts as durable from now on, but it may
  * be in the page cache only. If the previous process failed to sync the record,

@@ -105,7 +105,7 @@ bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep)
     return true;
 }
 
-/* ---- Running it ---------------------------------------------------------*/
+/* ---- Running a task -----------------------------------------------------*/
 
 /* Extend the reserve. If the disk is full, what was written stays, so that the
  * next attempt needs less space. */
@@ -155,7 +155,7 @@ void hf_wal_upkeep_run(struct hf_wal_upkeep *upkeep)
     }
 }
 
-/* ---- Settling it --------------------------------------------------------*/
+/* ---- Ending a task ------------------------------------------------------*/
 
 static void add_spare(struct hf_wal *wal)
 {
@@ -242,8 +242,8 @@ size_t hf_wal_segment_count(const struct hf_wal *wal)
 
 enum hf_wal_space hf_wal_space(const struct hf_wal *wal)
 {
-    /* Reaching the limit on segments is like a full disk. Space is low while
-     * two more are allowed, as many as are in reserve on a full disk. */
+    /* Reaching the limit on segments is like a full disk. Space is low while at
+     * most two more are allowed, as many as are in reserve on a full disk. */
     bool is_low = wal->is_low || wal->segment_count + 2 >= wal->segments_max;
 
     if (wal->is_full || (is_low && wal->is_starved))

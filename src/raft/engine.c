@@ -15,9 +15,9 @@ static bool is_valid_config(const struct hf_engine_config *config)
            config->inflight_max > 0;
 }
 
-/* The library does not export its version. What its functions have stored must
- * be where the header of version 0.22 says, from the first field of struct raft
- * to the last ones. */
+/* The library does not export its version. So check that its functions have
+ * stored these values where the header of version 0.22 expects them; the fields
+ * are spread over the whole of struct raft. */
 static bool is_expected_library(struct raft *raft,
                                 const struct hf_engine_config *config)
 {
@@ -87,7 +87,7 @@ void hf_engine_first_entry(const struct hf_membership *members,
     };
 }
 
-/* Keep a copy of the snapshot's description. */
+/* Decode the members, and keep a copy of the snapshot's description. */
 static enum hf_err keep_snapshot(struct hf_engine *engine,
                                  const struct hf_engine_snapshot *snapshot)
 {
@@ -105,7 +105,7 @@ static enum hf_err keep_snapshot(struct hf_engine *engine,
     return HF_OK;
 }
 
-/* A new cluster has no snapshot, and its members are in the first entry. */
+/* Without a snapshot, the members are in the first entry. */
 static enum hf_err keep_first_entry(struct hf_engine *engine)
 {
     const struct hf_entry *entry = hf_entries_find(&engine->log, 1);

@@ -2,8 +2,9 @@
  *
  * One step takes an event and returns an update: what to store, what to send,
  * what is committed. The engine reads no clock, has no thread and does no I/O,
- * so a simulator runs the same code as a node. libraft makes the decisions; the
- * rules around it are in rules.h, and nothing else includes <raft.h>.
+ * so a simulator runs the same code as a node. libraft makes the decisions,
+ * with the rules in rules.h around it; only the files of the engine use it
+ * (library.h).
  *
  * What the caller does with an update, in this order:
  *   1. Store what it asks for: hard state, then entries or an installation. All
@@ -89,7 +90,7 @@ struct hf_engine_event {
 
 enum hf_engine_change {
     HF_ENGINE_HARD_STATE = 1, /* store term and vote */
-    HF_ENGINE_ENTRIES = 2,    /* store: cut from `first`, append to `last` */
+    HF_ENGINE_ENTRIES = 2,    /* store: cut from `first`, append up to `last` */
     HF_ENGINE_INSTALL = 4,    /* store: publish the snapshot that was received,
                                  then reset the log to begin after it */
     HF_ENGINE_RESET = 8,    /* store: reset the log to begin after the snapshot
@@ -166,7 +167,8 @@ void hf_engine_first_entry(const struct hf_membership *members,
 
 /* Start, after the stored entries were appended to `engine->log`. The log is
  * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. Returns
- * HF_EINVAL if neither the snapshot nor entry 1 has valid members. */
+ * HF_EINVAL if the members, which are in the snapshot or, without one, in entry
+ * 1, are malformed; HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_engine_start(struct hf_engine *engine,
                             const struct hf_engine_loaded *loaded, hf_time now,
                             struct hf_engine_update *update);
@@ -187,9 +189,9 @@ enum hf_err hf_engine_step(struct hf_engine *engine,
                            const struct hf_engine_event *event,
                            struct hf_engine_update *update);
 
-/* Messages outside of an update, such as ECHO and LEADER_LOST, contain the
- * term, too, so they must wait until the term is durable. Returns the write
- * that they wait for, or 0. */
+/* Messages outside of an update, such as ECHO and LEADER_LOST, also contain the
+ * term, so they must wait until the term is durable. Returns the write that
+ * they wait for, or 0. */
 uint64_t hf_engine_after(const struct hf_engine *engine);
 
 uint64_t hf_engine_term(const struct hf_engine *engine);
@@ -201,7 +203,7 @@ uint64_t hf_engine_leader(const struct hf_engine *engine);
 bool hf_engine_can_read(const struct hf_engine *engine);
 
 /* Returns the index up to which `peer` has acknowledged entries, or 0 if this
- * node does not lead. */
+ * node does not lead or `peer` is no voter. */
 uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
 
 /* As the leader, make an append without entries that tells `peer` the commit

@@ -30,7 +30,7 @@ enum hf_err hf_engine_decode_membership(struct hf_bytes bytes,
 /* ---- Appends ------------------------------------------------------------*/
 
 /* Returns true if `append` changes the members, which is not supported: only
- * entry 1 may have this kind. */
+ * entry 1 may be of the kind HF_ENTRY_CHANGE. */
 static bool has_change(const struct hf_message_append *append)
 {
     for (uint32_t i = 0; i < append->count; i++) {
@@ -42,7 +42,7 @@ static bool has_change(const struct hf_message_append *append)
 }
 
 /* Reject a leader of an older term, which then steps down. The library does the
- * same, but sends bytes of its stack as the last index. */
+ * same, but sends an uninitialised last index. */
 static enum hf_err reject_leader(struct hf_engine *engine, uint64_t peer,
                                  uint64_t prev_index)
 {
@@ -225,7 +225,9 @@ enum hf_err hf_engine_receive(struct hf_engine *engine,
     };
 
     if (!to.server_address || message->peer == engine->config.id)
-        return HF_OK; /* not a member */
+        return HF_OK; /* not another member */
+    /* The sender leads in the current term or a later one, so the report that
+     * the leader is lost is out of date. */
     if (message->kind == HF_MESSAGE_APPEND &&
         message->term >= hf_engine_term(engine))
         engine->lost_leader = 0; /* there is a leader */

@@ -29,8 +29,8 @@ static enum hf_err reserve_library_entries(struct hf_engine *engine,
 }
 
 /* The library reads the data of HF_ENTRY_CHANGE only, and keeps neither the
- * array nor the data, so `*out` may point to the caller's data. It requires
- * that `batch` is not NULL. */
+ * array nor the data, so `*out` may point to the caller's data. The library
+ * requires that `batch` is not NULL. */
 static void convert_entry(const struct hf_entry *entry, struct raft_entry *out)
 {
     static char not_null;
@@ -75,7 +75,7 @@ static enum hf_err prepare_barrier(struct hf_engine *engine)
     return hf_engine_prepare_entries(engine, &entry, 1, true);
 }
 
-/* Replace the tail of the log by the arriving entries, without the first
+/* Replace the tail of the log with the arriving entries, without the first
  * `skip`: if a message overlaps the log, the library appends only its new
  * entries. */
 static enum hf_err append_entries(struct hf_engine *engine,
@@ -323,8 +323,10 @@ static void number_write(struct hf_engine *engine,
     update->after = hf_engine_after(engine);
 }
 
-/* Split a message if it has too many entries or bytes. The rest must follow in
- * another message, because the library assumes that all entries were sent. */
+/* Add the entries to the append engine->messages[at]. If they are too many or
+ * too large for one message, the rest follows in another one, because the
+ * library assumes that all entries were sent. `*used` counts the entries in
+ * engine->sending. */
 static enum hf_err fill_append(struct hf_engine *engine, size_t at,
                                size_t *used)
 {
@@ -356,7 +358,7 @@ static enum hf_err fill_append(struct hf_engine *engine, size_t at,
     return HF_OK;
 }
 
-/* Add the entries to the appends: those of the library only say how many. */
+/* Add the entries to the appends: the library gives only their number. */
 static enum hf_err fill_messages(struct hf_engine *engine)
 {
     size_t needed = 0;
@@ -426,8 +428,8 @@ bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
     return true;
 }
 
-/* While a snapshot is being installed, the library may report its index as
- * committed, although the state is not there yet. */
+/* While a snapshot is being installed, the library may report the snapshot's
+ * index as committed, although the node does not have that state yet. */
 static void report_commit(struct hf_engine *engine,
                           struct hf_engine_update *update)
 {

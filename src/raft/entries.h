@@ -31,7 +31,7 @@ struct hf_entry {
 /* Copies of n entries and their bytes, in one allocation. */
 struct hf_batch;
 
-/* NULL if memory is exhausted. `count` is at least 1. */
+/* Copy `count` entries, at least 1. Returns NULL if memory is exhausted. */
 struct hf_batch *hf_batch_new(const struct hf_entry *entries, size_t count);
 void hf_batch_free(struct hf_batch *batch);
 
@@ -52,18 +52,19 @@ struct hf_entries {
     size_t bytes_max; /* 0: HF_RAFT_LOG_BYTES */
 };
 
-/* A zeroed struct is an empty log. */
+/* Remove all entries and free the memory. A zeroed struct is an empty log. */
 void hf_entries_fini(struct hf_entries *log);
 
 /* Returns true if the log stays within its limit with `batch`. */
 bool hf_entries_has_room(const struct hf_entries *log,
                          const struct hf_batch *batch);
 
-/* Ensure that hf_entries_attach() can add one batch. */
+/* Ensure that hf_entries_attach() can add one batch. Returns HF_ENOMEM if
+ * memory is exhausted. */
 enum hf_err hf_entries_reserve(struct hf_entries *log);
 
-/* Append the entries of `batch`, without the first `skip`. The log owns the
- * batch then. */
+/* Append the entries of `batch`, without the first `skip`, after
+ * hf_entries_reserve(). The log owns the batch then. */
 void hf_entries_attach(struct hf_entries *log, struct hf_batch *batch,
                        size_t skip);
 

@@ -59,13 +59,13 @@ enum hf_err hf_engine_fail(struct hf_engine *engine, const char *failure);
 struct hf_message *hf_engine_add_message(struct hf_engine *engine);
 
 /* As the leader, append entries to the log. Returns HF_ELIMIT if commands do
- * not fit into the log. */
+ * not fit into the log, HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_engine_submit(struct hf_engine *engine,
                              const struct hf_entry *entries, size_t count,
                              hf_time now, struct hf_engine_update *update);
 
 /* Complete `update` after the last step of the library. `after_timeout` is true
- * if the step was a TICK. */
+ * if the step was a TICK. Returns HF_ESYSTEM if the engine has failed. */
 enum hf_err hf_engine_finish(struct hf_engine *engine, hf_time now,
                              bool after_timeout,
                              struct hf_engine_update *update);
@@ -76,23 +76,26 @@ enum hf_err hf_engine_receive(struct hf_engine *engine,
                               const struct hf_engine_event *event,
                               struct hf_engine_update *update);
 
-/* Install a snapshot that has arrived from the leader. */
+/* Begin to install a snapshot that has arrived, or reject its sender if that
+ * leads in an older term. Returns the errors of hf_engine_step(). */
 enum hf_err hf_engine_receive_snapshot(struct hf_engine *engine,
                                        const struct hf_engine_event *event,
                                        struct hf_engine_update *update);
 
-/* Act as if engine->lost_leader had asked this node to stand for election. */
+/* If the log is durable, act as if engine->lost_leader had asked this node to
+ * stand for election. Does nothing if that node no longer leads. */
 enum hf_err hf_engine_replace_leader(struct hf_engine *engine, hf_time now,
                                      struct hf_engine_update *update);
 
 /* Decode the bytes of membership.h. The caller owns `*conf`, and usually passes
- * it on to the library. Returns HF_EINVAL if the bytes are malformed. */
+ * it on to the library. Returns HF_EINVAL if the bytes are malformed, or
+ * HF_ENOMEM. */
 enum hf_err hf_engine_decode_membership(struct hf_bytes bytes,
                                         struct raft_configuration *conf);
 
 /* Convert `entries` to engine->library_entries, which point to the same data.
- * If `keep`, also copy them to engine->arriving, so that a step can append
- * them to the log. */
+ * If `keep`, also copy them to engine->arriving, so that a step can append them
+ * to the log. Returns HF_ENOMEM if memory is exhausted. */
 enum hf_err hf_engine_prepare_entries(struct hf_engine *engine,
                                       const struct hf_entry *entries,
                                       size_t count, bool keep);

@@ -42,8 +42,8 @@ struct hf_lost_log {
     uint64_t last_term, last_index;
 };
 
-/* Note the report of `voter`, which may be this node. A report of an older term
- * is ignored. */
+/* Note the report of `voter`, which may be this node. A report of an older
+ * term, or of a node that is no voter, is ignored. */
 void hf_lost_report(struct hf_lost *lost, uint64_t voter, uint64_t term,
                     const struct hf_lost_log *log);
 

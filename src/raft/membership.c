@@ -2,7 +2,7 @@
 
 #define FORMAT 1       /* of libraft's configuration */
 #define VOTER 1        /* RAFT_VOTER */
-#define ALIGNMENT 8    /* the library pads with zeros */
+#define ALIGNMENT 8    /* the library pads to a multiple of this */
 #define ADDRESS_MAX 21 /* digits of an id, and a terminating 0 */
 
 bool hf_membership_is_valid(const struct hf_membership *members)

@@ -2,9 +2,9 @@
  * HF_ENTRY_CHANGE.
  *
  * The bytes are those of libraft's configuration: the library decodes them
- * itself, and does not check bounds, so everything from outside is checked
- * here first. The configuration has an address for each server, which nobody
- * uses: it is the id in decimal. */
+ * itself, and does not check bounds, so everything from outside is checked here
+ * first. The configuration has an address for each server, which is not used to
+ * connect: it is the id in decimal. */
 #ifndef HF_RAFT_MEMBERSHIP_H
 #define HF_RAFT_MEMBERSHIP_H
 

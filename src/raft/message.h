@@ -1,8 +1,8 @@
 /* message.h - what the nodes of a cluster send to each other, as bytes.
  *
- * The engine sends APPEND to TIMEOUT_NOW; ROUND and ECHO belong to rounds.h,
- * and LEADER_LOST to lost.h. A frame is a message with the numbers of frames.h
- * before it.
+ * HELLO belongs to frames.h, ROUND and ECHO to rounds.h, LEADER_LOST to lost.h;
+ * all others are of the engine. A frame is a message with the numbers of
+ * frames.h before it.
  *
  * Decoding is safe for any input: it accepts only what encoding can produce,
  * and the engine relies on that (terms and kinds of entries, for example). */
@@ -15,7 +15,7 @@
 #include "raft/entries.h"
 
 enum hf_message_kind {
-    HF_MESSAGE_HELLO = 1, /* for the numbers of its frame; without content */
+    HF_MESSAGE_HELLO = 1, /* no content; sent for the numbers of its frame */
     HF_MESSAGE_APPEND,
     HF_MESSAGE_APPEND_RESULT,
     HF_MESSAGE_VOTE,
@@ -35,18 +35,18 @@ struct hf_message_append {
 };
 
 struct hf_message_append_result {
-    uint64_t rejected; /* prev_index that did not match; 0: accepted */
+    uint64_t rejected; /* prev_index of a rejected append; 0: accepted */
     uint64_t last_index;
     uint16_t features, capacity;
 };
 
-/* TIMEOUT_NOW and LEADER_LOST have only the first two members: the end of the
+/* TIMEOUT_NOW and LEADER_LOST use only the first two members: the end of the
  * sender's log. */
 struct hf_message_vote {
     uint64_t last_index, last_term;
     bool pre_vote;
-    bool disrupt; /* vote although there is a leader: it has asked for the
-                     election, or is lost */
+    bool disrupt; /* vote even if a leader is known: that leader has asked
+                     for the election, or is lost */
 };
 
 struct hf_message_vote_result {

@@ -20,7 +20,7 @@
 struct hf_read {
     uint64_t round;
     uint64_t index;
-    uint64_t tag; /* by which the caller knows the read */
+    uint64_t tag; /* chosen by the caller, to identify the read */
 };
 
 struct hf_rounds {

@@ -25,7 +25,7 @@ struct hf_writes {
     uint64_t last; /* highest index written so far, durable or not */
 };
 
-/* A zeroed struct is an empty queue. */
+/* Free the memory. A zeroed struct is an empty queue. */
 void hf_writes_fini(struct hf_writes *writes);
 
 /* Ensure room for one write more. Returns HF_ELIMIT if HF_RAFT_WRITES_MAX

@@ -32,7 +32,8 @@ static bool is_accepted(const struct hf_op *op)
     return op->kind == HF_OP_WRITE && hf_checker_result(op) == HF_OP_OK;
 }
 
-/* Return the accepted writes, sorted by cell and number. */
+/* Return the accepted writes, only those that are `fenced` or only those that
+ * are not, sorted by cell and number. The caller frees the list. */
 static struct write *collect_writes(const struct hf_check_history *h,
                                     bool fenced, size_t *count)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Copyright the holdfast authors
  *
- * The entry point of the checker, and the promises that need only the grants of
- * a key in the order of their tokens. */
+ * The entry point of the checker, and promises 1, 2 and 5. */
 #include "check.h"
 
 #include "array.h"
@@ -124,9 +123,9 @@ static void check_exclusion(struct hf_checker *c)
     }
 }
 
-/* Promises 2 and 5 are one rule: going down from the largest token, no lock may
- * be invoked after the earliest return (or queueing) of a lock with a larger
- * token. */
+/* Promises 2 and 5 both demand an order, by one rule: going down from the
+ * largest token, no lock may be invoked after the earliest return (or queueing)
+ * of a lock with a larger token. */
 
 static uint64_t return_time(const struct hf_op *op)
 {

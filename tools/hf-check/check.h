@@ -149,9 +149,10 @@ struct hf_check_valid {
 struct hf_check_valid *hf_check_validity(const struct hf_check_history *h,
                                          size_t *count);
 
-/* Return the name of a kind, such as "exclusion", and the sentence that
- * explains it. */
+/* Return the name of a kind, such as "exclusion". */
 const char *hf_check_kind_name(enum hf_check_kind kind);
+
+/* Return a sentence that describes violations of this kind. */
 const char *hf_check_kind_text(enum hf_check_kind kind);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "history.h"
 
-/* Change `h` in one to five places, as a broken service or recorder might:
- * swap, shift, drop or repeat tokens, instants and results. The result may
- * still be a correct history. */
+/* Change `h` in up to five places, as a broken service or recorder might: swap,
+ * shift, drop or repeat tokens, instants and results. The result may still be a
+ * correct history. */
 void hf_damage_history(struct hf_check_history *h, uint64_t seed);
 
 /* Fill `h` with up to `ops` random operations on one key, whose results are

@@ -7,8 +7,8 @@
  * random histories of about a dozen operations: both must agree whether each is
  * linearizable. Half of them are correct, and the checker must find no
  * violation of any kind in these; a quarter are damaged, and a quarter are
- * noise. Exit status: 0 they agree, 1 they do not (the history is printed), 2
- * usage. */
+ * noise. Exit status: 0 they agree, 1 they do not, or a correct history has a
+ * violation (the history is printed), 2 usage. */
 #include "check.h"
 #include "damage.h"
 #include "encoder.h"

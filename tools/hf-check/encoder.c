@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright the holdfast authors
  *
- * A line always fits: a string has at most HF_OP_TEXT_MAX bytes, a byte becomes
- * at most six, and no line has more than two long strings. */
+ * A line fits if the name of its error is short: the other long strings are at
+ * most two, the key and the cell, of HF_OP_TEXT_MAX bytes each, and a byte
+ * becomes at most six. */
 #include "encoder.h"
 
 #include <inttypes.h>

@@ -1,7 +1,8 @@
 /* fields.h - parse one line of a history file into fields.
  *
- * A line is a flat JSON object. An unknown field name is an error: a misspelt
- * "deadline" would otherwise silently disable a check.
+ * A line is a flat JSON object. An unknown field name is an error, unless it
+ * begins with "x_": a misspelt "deadline" would otherwise silently disable a
+ * check.
  *
  * Any input is safe: the parser never reads beyond the line, and every string
  * has a limit. */
@@ -66,7 +67,8 @@ struct hf_fields {
 int hf_fields_read(struct hf_fields *f, const char *at, const char *end);
 
 /* Check that all `wanted` fields are given, and no others except `allowed`
- * ones. Both are sets of HF_FIELD_BIT(). Returns 0, or -1 and the fault. */
+ * ones. Both are sets of HF_FIELD_BIT(). Also check the ranges of client and
+ * time. Returns 0, or -1 and the fault. */
 int hf_fields_demand(struct hf_fields *f, unsigned wanted, unsigned allowed);
 
 bool hf_fields_given(const struct hf_fields *f, enum hf_field_name name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright the holdfast authors
  *
- * Convert operations to grants: all operations on each token of a key. */
+ * Convert operations to grants: a grant for each token of a key, with all
+ * operations on it. */
 #include "checker.h"
 
 #include "array.h"

@@ -40,7 +40,7 @@ struct hf_check_history {
 void hf_check_history_init(struct hf_check_history *h, bool fifo);
 void hf_check_history_fini(struct hf_check_history *h);
 
-/* Append a copy. Returns the index of the operation. */
+/* Append a copy of `op`. Returns its index. */
 size_t hf_check_history_add(struct hf_check_history *h, const struct hf_op *op);
 void hf_check_history_add_death(struct hf_check_history *h,
                                 struct hf_op_death death);

@@ -79,8 +79,8 @@ static int read_file(struct hf_check_history *h, const char *name)
     return answer;
 }
 
-/* Return the interned string of a key written as in JSON, or 0. Compares the
- * encoded forms. */
+/* Return the interned string of a key written as in JSON, or 0 if no operation
+ * has this key. Compares the encoded forms. */
 static uint32_t find_key(const struct hf_check_history *h, const char *key)
 {
     char quoted[6 * HF_OP_TEXT_MAX + 3];
@@ -140,7 +140,8 @@ static enum status check_one(const struct hf_check_history *h, const char *name,
     if (options->svg) {
         if (draw_timeline(h, &report, options) < 0)
             return STATUS_NO_VERDICT;
-        /* Only the first violation of all files is drawn. */
+        /* Draw once: the first violation of all files, or --key of the first
+         * file. */
         if (options->key || report.violation_count)
             options->svg = NULL;
     }

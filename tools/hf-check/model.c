@@ -9,9 +9,9 @@
 
 #include <stdlib.h>
 
-/* Place the lock, the operations that need it held, and its end as early as
- * possible, but not before `from`. Returns false, and reports a violation, if
- * they do not fit. */
+/* Place the lock of grant `g`, the operations that need it held, and its end as
+ * early as possible, but not before `from`. `before` is the previous grant, or
+ * NULL. Returns false, and reports a violation, if they do not fit. */
 static bool place_grant(struct hf_checker *c, struct hf_check_grant *g,
                         const struct hf_check_grant *before, uint64_t from)
 {

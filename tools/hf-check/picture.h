@@ -59,7 +59,7 @@ void hf_picture_text(const struct hf_picture *p, double x, double y,
                      enum hf_picture_anchor anchor, const char *style,
                      const char *text);
 
-/* Return an upper estimate of the width, for any font. */
+/* Return an upper estimate of the width of `text` in size PICTURE_FONT. */
 double hf_picture_text_width(const char *text);
 
 /* Return the x of an instant, which may be outside of the plot. The second

@@ -61,7 +61,8 @@ struct hf_recorder_answer {
     uint64_t now;
 };
 
-/* Record into memory. */
+/* Record into memory. `fifo` is true if the service promises to grant in order
+ * of arrival. */
 void hf_recorder_init(struct hf_recorder *r, bool fifo);
 void hf_recorder_fini(struct hf_recorder *r);
 

@@ -16,7 +16,8 @@ struct hf_simulate_opts {
     uint32_t keys;
     uint64_t lease_max; /* in units; the shortest is 1 */
     uint64_t unit_ns;
-    unsigned trouble; /* chance of lost answers and kills, per thousand */
+    unsigned trouble; /* chance of a lost answer, per thousand; a kill is a
+                         quarter as likely */
 };
 
 #define HF_SIMULATE_CLIENTS_MAX 1024

@@ -28,7 +28,7 @@ static uint64_t subtract_time(uint64_t time, uint64_t span)
     return time < span ? 0 : time - span;
 }
 
-/* Show `seen`, with a margin of a sixth on both sides. */
+/* Show `seen`, with a margin of a sixth and a microsecond on both sides. */
 static void set_window(struct hf_picture *p, struct hf_check_span seen)
 {
     uint64_t margin = (seen.until - seen.from) / 6 + 1000;
@@ -368,8 +368,10 @@ static int draw_all(struct hf_picture *p, const char *title, uint32_t key,
     return fflush(p->out) || ferror(p->out) ? -1 : 0;
 }
 
-/* Return a copy of `h` with only this key or cell. It owns its lists of
- * operations, deaths and losses, and borrows the rest. */
+/* Return a copy of `h` with only this key or cell. Set `p->first` and
+ * `p->second` to the operations of `v`, if it is not NULL, in the copy. The
+ * copy owns its lists of operations, deaths and losses, and borrows the
+ * rest. */
 static struct hf_check_history make_view(const struct hf_check_history *h,
                                          uint32_t string, bool is_cell,
                                          struct hf_picture *p,

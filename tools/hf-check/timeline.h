@@ -1,9 +1,9 @@
 /* timeline.h - draw the history of one key as SVG.
  *
  * Each client has a lane; time runs from left to right. The lanes show pending
- * calls, spans of validity with their tokens, unlocks, renewals, deaths and
- * notes of the nemesis. For a violation, the two operations that prove it are
- * highlighted, and the window is cropped around them. */
+ * calls, spans of validity with their tokens, unlocks, renewals, deaths, lost
+ * locks and notes of the nemesis. For a violation, the two operations that
+ * prove it are highlighted, and the window is cropped around them. */
 #ifndef HF_CHECK_TOOL_TIMELINE_H
 #define HF_CHECK_TOOL_TIMELINE_H
 

@@ -462,7 +462,7 @@ static void show_svg(const struct hf_check_history *h,
                      0);
 }
 
-/* Clients 1 and 2 are both valid from 60 to 90. */
+/* The locks of clients 1 and 2 are both valid from 60 to 90. */
 static const char overlap[] =
     "{\"type\":\"history\",\"version\":1,\"fifo\":false}\n"
     "{\"type\":\"op\",\"client\":1,\"op\":1,\"kind\":\"lock\",\"key\":\"k\","
