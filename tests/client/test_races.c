@@ -116,7 +116,7 @@ static void a_lock_granted_during_a_poll_is_renewed(void **state)
     hf_world_run(&world, 1);
     world.on_clock = release_on_cue;
     hf_world_stop(&world, b, 4000);
-    /* The timer of the waiter is due, and `brief` expires. */
+    /* The waiter polls now, and the expiry of `brief` causes an event. */
     hf_world_jump(&world, 3000);
     hf_world_run(&world, 100);
     assert_non_null(lock);

@@ -590,8 +590,9 @@ static void drive_in_turns(struct hf_client *holder, struct hf_client *waiter,
 }
 
 /* A holder that is driven is notified of the loss before another client can
- * hold the key. Returns false if it was not driven between the end of its
- * validity and the expiry of its lease. */
+ * hold the key. Returns false if the lock could not be acquired, or if the
+ * holder was not driven between the end of its validity and the expiry of its
+ * lease. */
 static bool lost_is_reported_first(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();

@@ -33,7 +33,8 @@ static struct seen *new_watch_log(void)
     return seen;
 }
 
-/* Open a watch whose callback runs only inside hf_process(). */
+/* Open a watch. Unless the client has background threads, its callback runs
+ * only while the case drives the client. */
 static struct hf_watch *open_watch(struct hf_client *client,
                                    struct hf_key prefix, struct seen *seen)
 {
@@ -44,7 +45,7 @@ static struct hf_watch *open_watch(struct hf_client *client,
     return watch;
 }
 
-/* Drive the client for 50 ms, so that events in transit arrive. */
+/* Drive the client for at least 50 ms, so that events in transit arrive. */
 static void settle(struct hf_client *client)
 {
     for (int i = 0; i < 5; i++) {
@@ -469,7 +470,7 @@ static void no_callback_runs_after_a_watch_is_closed(void)
 
     expect_ok(recorded_acquire(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
-    /* The event of this renewal may not be reported yet. */
+    /* The event of this renewal may arrive after the watch is closed. */
     expect_ok(recorded_renew(client, lock, 0));
     hf_watch_close(watching);
     seen->count = 0;

@@ -130,8 +130,8 @@ void hf_faulty_step(struct hf_faulty_net *net);
  * tokens start over. Clients stay connected. */
 void hf_faulty_forget(struct hf_faulty_net *net);
 
-/* Returns true if the server has executed an UNLOCK or a CANCEL of this claim.
- * Only the newest HF_FAULTY_ENDED_MAX are known. */
+/* Returns true if an UNLOCK or a CANCEL of this claim has succeeded on the
+ * server. Only the newest HF_FAULTY_ENDED_MAX such claims are known. */
 bool hf_faulty_has_ended(const struct hf_faulty_net *net,
                          const uint8_t nonce[HF_NONCE_SIZE]);
 

@@ -567,9 +567,10 @@ enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
 
 /* ---- Closing and killing ------------------------------------------------*/
 
-/* Record a release without a result, because the hold ends at some time from
- * now on, but the case does not learn when or how. Call it with the mutex
- * locked; the handle may be freed already. */
+/* Forget `claim`. If it holds its key, record a release without a result,
+ * because the hold ends at some time from now on, but the case does not learn
+ * when or how. Call it with the mutex locked; the handle may be freed
+ * already. */
 static void record_unconfirmed_release(struct recorded_call *claim)
 {
     struct hf_key key = {claim->key, claim->key_size};
