@@ -51,7 +51,7 @@ static inline void leave_stuck_callback(void)
     hf_info_fini(&stuck_info);
 }
 
-/* A thread that opens the gate after 50 ms. */
+/* Open the gate after 50 ms, in which the test can block in a call. */
 static inline void *open_gate_main(void *arg)
 {
     sleep_ms(50);

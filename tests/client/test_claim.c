@@ -295,7 +295,8 @@ static void a_push_before_the_answer_is_accepted(void **state)
 
 /* ---- A busy client ------------------------------------------------------*/
 
-/* Occupy every sequence number that may be open at a time, for 20 s. */
+/* Start as many claims as may be open at a time. They are answered after 20 s,
+ * and until then the client cannot send another command. */
 static void fill_window(struct hf_client *client)
 {
     struct hf_lock_opts opts = options(1000, 0);

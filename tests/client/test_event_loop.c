@@ -512,8 +512,8 @@ static bool gets_lost_first(uint32_t ttl_ms)
         report_fd = ends[1];
         holder_main(ttl_ms);
     }
-    /* The child holds the lock now. Sleep for longer than its ttl, so that it
-     * needs renewals to keep the lock. */
+    /* After the first report, the child holds the lock. Sleep for longer than
+     * its ttl, so that it needs renewals to keep the lock. */
     assert_int_equal(read(ends[0], &byte, 1), 1);
     sleep_ms(3 * ttl_ms);
     lost = byte == 'L' || has_reported_lost(ends[0]);

@@ -304,8 +304,8 @@ static void *cancel_main(void *arg)
     return arg;
 }
 
-/* After pthread_cancel() the call continues, other threads can use the client, and
- * the thread is canceled after the call. */
+/* After pthread_cancel() the call continues, other threads can use the client,
+ * and the thread is canceled after the call. */
 static void no_call_is_a_cancellation_point(void **state)
 {
     pthread_t threads[THREADS];

@@ -235,8 +235,8 @@ static void a_failed_attempt_is_reported_until_a_renewal_succeeds(void **state)
     hf_lock_free(lock);
 }
 
-/* The error is set halfway between the start of the renewal and AT_RISK, or
- * after timeout_ms if that is earlier. */
+/* hf_lock_error() reports the missing answer halfway between the start of the
+ * renewal and AT_RISK, or after timeout_ms if that is earlier. */
 static void an_overdue_answer_is_reported_before_at_risk(void **state)
 {
     static const uint32_t ttls[] = {3000, 600000};

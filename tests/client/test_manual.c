@@ -48,8 +48,8 @@ static void wait_until_invalid(const struct hf_lock *lock)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-/* The other cases check that there are more threads than before, and not how
- * many, because a sanitizer may start a thread of its own. */
+/* Cases that expect new threads do not check how many, because a sanitizer may
+ * start a thread of its own. */
 static void start_calls_start_no_thread(void **state)
 {
     struct hf_lock_opts opts = renewed_opts();
@@ -175,8 +175,9 @@ static void a_broken_lock_can_be_updated_but_not_renewed(void **state)
     hf_lock_free(lock);
 }
 
-/* Claim `key` for `ttl_ms` and hand it over to `client`, which waits, but does
- * not run, so that it does not know of its grant. Returns the grant's token. */
+/* Let `other` acquire "k" and release it while the global `client` waits for it
+ * with `ttl_ms`. `client` is not driven, so it does not learn of its grant.
+ * Returns the token of that grant. */
 static uint64_t hand_over(struct hf_client *other, uint32_t ttl_ms,
                           struct hf_lock **lock, struct hf_future **future)
 {
@@ -201,8 +202,8 @@ static uint64_t hand_over(struct hf_client *other, uint32_t ttl_ms,
     return token;
 }
 
-/* The client learns of its grant after the grant has been broken at once. It
- * must not believe that it holds the lock, but claim it again. */
+/* hf_force() with `now` ends the grant before the client learns of it. The
+ * client must not report that grant, but claim the key again. */
 static void a_grant_that_was_broken_is_not_reported(void **state)
 {
     struct hf_client *other = NULL;

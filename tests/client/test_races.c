@@ -116,7 +116,7 @@ static void a_lock_granted_during_a_poll_is_renewed(void **state)
     hf_world_run(&world, 1);
     world.on_clock = release_on_cue;
     hf_world_stop(&world, b, 4000);
-    /* The timer of the waiter is due, and `brief` expires. */
+    /* The waiter polls now, and the expiry of `brief` causes an event. */
     hf_world_jump(&world, 3000);
     hf_world_run(&world, 100);
     assert_non_null(lock);
@@ -147,8 +147,8 @@ static void a_wait_may_complete_inside_submit(void **state)
 
 /* ---- A grant while another call is being ended --------------------------*/
 
-/* `a` holds "k" and claims it with a second handle, whose LOCK is answered
- * late. Then the window of sequence numbers is full. */
+/* Claim "k", which `a` holds, with another handle of `a`. The LOCK is answered
+ * late, and FORCE commands fill the window of sequence numbers until then. */
 static struct hf_future *wait_with_full_window(struct hf_lock **lock)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
@@ -249,8 +249,6 @@ static void freeing_a_handle_cancels_its_blocked_claim(void **state)
     assert_false(hf_world_is_held(&world, "k", NULL));
 }
 
-/* The process was stopped just after the grant, so LOST is reported before the
- * result of the claim. */
 static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
                            void *arg)
 {
@@ -264,6 +262,9 @@ static void note_result(enum hf_err err, void *arg)
     *(enum hf_err *)arg = err;
 }
 
+/* Simulate a process that is stopped just after a grant, for longer than the
+ * lease. LOST is then reported before the result of the claim, and its callback
+ * frees the handle. */
 static void lose_before_result(hf_done_fn *done, void *arg,
                                struct hf_future **future)
 {

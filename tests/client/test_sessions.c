@@ -130,7 +130,7 @@ static void a_queued_lock_is_made_anew(void **state)
 }
 
 /* CLOSE withdraws the waiters of its session. No request of the client is open
- * then, so the next check finds out. */
+ * then, so the client does not notice before it next checks its claim. */
 static void a_waiter_of_a_closed_session_is_made_anew(void **state)
 {
     struct hf_lock *first = acquire(a, 600000), *second;

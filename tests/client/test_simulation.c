@@ -104,7 +104,8 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
      * the queue again at its end. So does a claim whose session is closed. */
     hf_recorder_init(&sim->recorder,
                      !plan->network && !plan->stops && !plan->sessions);
-    /* Waiters are checked by LOOKUP, or by repeating LOCK. */
+    /* Without LOOKUP, waiters are checked by repeating LOCK. A strategy that
+     * reports closed sessions must serve LOOKUP. */
     sim->world.without_lookup = !plan->sessions && sim_chance(sim, 40);
     sim->client_count = 2 + sim_below(sim, CLIENTS_MAX - 1);
     sim->key_count = 1 + sim_below(sim, KEYS_MAX);

@@ -238,8 +238,9 @@ static void start_claim(struct claim *claim)
 
 static void on_renew_done(enum hf_err err, void *arg);
 
-/* An UPDATE that is executed twice finds that its own value is not the expected
- * one, and returns HF_EMISMATCH, which on_renew_done() does not accept. */
+/* Adjust claim->count to the result of an UPDATE. If the server executed an
+ * UPDATE twice, the second execution would not find the expected value, and
+ * return HF_EMISMATCH, which on_renew_done() does not accept. */
 static void count_update(struct call *call, enum hf_err err)
 {
     struct claim *claim = call->claim;

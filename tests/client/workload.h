@@ -57,7 +57,7 @@ struct claim {
     unsigned grants;  /* how often the handle was granted its key */
     unsigned count;   /* the value of the lock, which UPDATE increments */
     bool is_counting; /* `count` is known */
-    bool is_updating; /* an UPDATE that counts is open */
+    bool is_updating; /* an UPDATE that increments `count` is open */
     unsigned open;    /* calls without a result */
 };
 
@@ -69,7 +69,8 @@ struct call {
     enum hf_op_kind kind;
     bool recorded;   /* sim_call_begin() was called */
     bool of_adopted; /* the claim was adopted when the call started */
-    unsigned grant;  /* an UPDATE that counts: claim->grants at its start */
+    /* An UPDATE of claim->count: claim->grants when it started. Otherwise 0. */
+    unsigned grant;
     size_t op;
     uint64_t token;
     struct hf_info info;
@@ -185,14 +186,16 @@ void sim_check_nothing_is_left(struct sim *sim);
 void sim_check_history(struct sim *sim);
 
 /* sim_draw_faults() draws the odds and the clocks of the whole run.
- * sim_inject_fault() injects one random fault now, or none. */
+ * sim_inject_fault() draws, for each kind of fault in the plan, whether it hits
+ * `client` now. */
 void sim_draw_faults(struct sim *sim);
 void sim_inject_fault(struct sim *sim, unsigned client);
 
 /* Returns true if the client is stopped, as by SIGSTOP. */
 bool sim_is_stopped(const struct sim *sim, unsigned client);
 
-/* End all faults, release all locks, and start no new claims. */
+/* End all faults, start no new claims, and release the locks of the clients
+ * that are open. */
 void sim_heal(struct sim *sim);
 
 #endif

@@ -73,8 +73,9 @@ static void default_ttl_is_ten_seconds(void)
     suite_close(client);
 }
 
-/* GO-04: the default wait is at least five seconds. A test of
- * hf_lock_opts_init() checks that it is not longer. */
+/* GO-04: a claim waits at least five seconds by default. Only the value of
+ * wait_ms shows that it is not longer, because no case asserts an upper bound
+ * on time. */
 static void default_wait_is_five_seconds(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();

@@ -244,7 +244,9 @@ static void release_waits_for_the_pending_claim(void)
     suite_close(other);
 }
 
-/* MM-10. Returns false if the claim timed out before the release started. */
+/* MM-10: hf_release() waits for a pending claim and returns its error. Returns
+ * false if the claim timed out before the release started, or if its withdrawal
+ * was in doubt. */
 static bool release_fails_like_claim(unsigned round)
 {
     struct hf_client *holder = suite_open();

@@ -505,7 +505,7 @@ static bool not_renewed_after_release(unsigned round)
     while (hf_lock_deadline(lock) == deadline && hf_lock_valid_for(lock, 0))
         suite_sleep(10);
     given_back = recorded_release(client, lock) == HF_OK;
-    /* A renewal would be due after a third of the ttl. */
+    /* A renewal would be due within a third of the ttl. */
     suite_sleep(opts.ttl_ms);
 
     expect_ok(recorded_read(other, suite_key_number("k", round), &info));
@@ -590,8 +590,9 @@ static void drive_in_turns(struct hf_client *holder, struct hf_client *waiter,
 }
 
 /* A holder that is driven is notified of the loss before another client can
- * hold the key. Returns false if it was not driven between the end of its
- * validity and the expiry of its lease. */
+ * hold the key. Returns false if the lock could not be acquired, or if the
+ * holder was not driven between the end of its validity and the expiry of its
+ * lease. */
 static bool lost_is_reported_first(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
@@ -630,7 +631,8 @@ static void lost_is_reported_before_the_next_grant(void)
     suite_repeat(lost_is_reported_first);
 }
 
-/* MS-08: the lock is renewed often, and its lease is longer than the case. */
+/* MS-08: the lease is longer than the case, so only a renewal can find out that
+ * the lock was forced. The lock is renewed often. */
 static void a_forced_lock_is_lost_at_the_next_renewal(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();

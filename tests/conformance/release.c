@@ -493,7 +493,7 @@ static void a_handle_reports_why_its_update_failed(void)
     suite_close(client);
 }
 
-/* LK-04. Returns false if the lease expired before the update. */
+/* LK-04. Returns false if the lease expired before the update or the checks. */
 static bool update_keeps_lease(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();

@@ -87,7 +87,8 @@ static void raft1_url(char url[URL_SIZE], const char *unique)
     cluster_url(url, unique, 1, "");
 }
 
-/* Through followers, most of the time. */
+/* With route=any, a client stays with the node that it connected to, which is a
+ * follower most of the time. */
 static void raft5_url(char url[URL_SIZE], const char *unique)
 {
     cluster_url(url, unique, 5, "?route=any");
@@ -175,7 +176,8 @@ static void redis_url(char url[URL_SIZE], const char *unique)
                    (long)getpid() % 16384);
 }
 
-/* Three independent servers, with the same databases as for redis:. */
+/* Three independent servers. As for redis:, the pid of a case selects its
+ * database. */
 static struct hf_test_redis three[3];
 
 static bool redlock_start(void)

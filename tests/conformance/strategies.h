@@ -1,6 +1,6 @@
 /* strategies.h - the strategies that the conformance suite tests.
  *
- * To add a strategy, write a function that returns its URL, and add a row to
+ * To add a strategy, write a function that makes its URL, and add a row to
  * strategies.c. The suite reads hf_caps() to find out which promises the
  * strategy makes. */
 #ifndef HF_TESTS_CONFORMANCE_STRATEGIES_H
@@ -18,8 +18,8 @@ struct strategy {
      * `unique` is a word that no other case gets. */
     void (*url)(char url[URL_SIZE], const char *unique);
 
-    /* The URL of a server that does not exist; NULL if the strategy has no
-     * server. */
+    /* Write a URL at which no server, or no majority of the servers, can be
+     * reached. NULL if the strategy has no server. */
     void (*unreachable_url)(char url[URL_SIZE]);
 
     /* Start the servers before the first case, and stop them after the last
@@ -28,7 +28,7 @@ struct strategy {
     bool (*start)(void);
     void (*stop)(void);
 
-    unsigned slowness; /* cases with many keys use 1/slowness as many */
+    unsigned slowness; /* how many times slower than memory:, roughly */
 };
 
 extern const struct strategy strategies[];

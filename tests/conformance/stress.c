@@ -19,7 +19,7 @@ struct race {
     struct hf_client *clients[CLAIMERS_MAX];
     struct hf_key key;
     _Atomic unsigned winners; /* clients that won this round */
-    _Atomic unsigned wrong;   /* rounds without exactly one winner; errors */
+    _Atomic unsigned wrong; /* rounds without exactly one winner, and errors */
 };
 
 /* In each round all clients claim the key. The winner releases it after all of
@@ -217,7 +217,8 @@ static void many_keys_can_be_held_concurrently(void)
 }
 
 #define CROWD (100000 / suite_slowness())
-/* Bytes that may stay allocated: less than 3 per key, so no key leaks. */
+/* Bytes that may stay allocated: less than 3 per key with memory: and file:, so
+ * that a leak of every key is found. */
 #define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
@@ -336,7 +337,7 @@ static void many_released_keys_leave_no_memory(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more commands than a session may have unsettled */
+#define BATCH 2000 /* more than HF_WINDOW_MAX, so some wait to be sent */
 
 /* Start claims that all time out at the same time, and expect each to complete
  * once. There are BATCH claims, or fewer with a slow strategy. */

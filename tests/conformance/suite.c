@@ -102,7 +102,8 @@ pid_t suite_fork(void)
     return pid;
 }
 
-/* Hold a key until the other end of `fd` is closed. */
+/* Acquire `key`, and write '+', or '-' if that failed, to `fd`. Hold the key
+ * until the other end of `fd` is closed. */
 static _Noreturn void hold_in_child(struct hf_key key, int fd)
 {
     struct hf_client *client = NULL;

@@ -59,8 +59,8 @@ extern const struct chapter chapter_stress;
 
 const char *suite_url(void);
 
-/* The URL of a server that does not exist; skips the case if the strategy has
- * no server. */
+/* A URL at which no server, or no majority of the servers, can be reached.
+ * Skips the case if the strategy has no server. */
 const char *suite_unreachable_url(void);
 
 /* How many times slower this strategy is than memory:, roughly. */
@@ -80,8 +80,8 @@ pid_t suite_fork(void);
 
 bool suite_has(uint32_t caps);
 
-/* Open a client without and with background threads. If that fails, the case
- * fails. */
+/* Open a client; suite_open_background() opens one with background threads. If
+ * that fails, the case fails. */
 struct hf_client *suite_open(void);
 struct hf_client *suite_open_background(void);
 
@@ -117,7 +117,7 @@ struct hf_lock *suite_adopt(struct hf_client *client,
 
 void suite_expect_bytes(struct hf_bytes bytes, struct hf_bytes expected);
 
-/* Expect that `key` is stored with this value. */
+/* Read `key`, and expect that its lock has the value `value`. */
 void suite_expect_value(struct hf_client *client, struct hf_key key,
                         struct hf_bytes value);
 
@@ -147,7 +147,7 @@ void suite_lower_priority(void);
 typedef void suite_work_fn(unsigned number, void *arg);
 void suite_threads(unsigned count, suite_work_fn *work, void *arg);
 
-/* Counts completions, from any thread. */
+/* The calls that suite_on_done() has seen complete, in any thread. */
 struct suite_counter {
     _Atomic unsigned count;
     _Atomic int last; /* enum hf_err */
@@ -165,7 +165,7 @@ bool suite_await(const _Atomic unsigned *count, unsigned wanted,
 
 /* The events of a handle, in order. suite_on_lock_event() records them. */
 struct suite_lock_events {
-    _Atomic unsigned count; /* events in the list */
+    _Atomic unsigned count; /* events so far; the list has the first ones */
     _Atomic unsigned waiting, at_risk, lost;
     enum hf_lock_event events[16];
     int64_t at_ms[16];
@@ -185,7 +185,8 @@ unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
  * arrived. For cases with very short leases. */
 bool suite_lease_was_too_short(enum hf_err err);
 
-/* Expect `wanted`, or HF_EINDOUBT if a server has to confirm the withdrawal. */
+/* Expect that `err` is `wanted`, or HF_EINDOUBT if a server has to confirm the
+ * withdrawal. */
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);
 
 /* Expect that `text` contains `word`. */

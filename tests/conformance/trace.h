@@ -9,7 +9,7 @@
 /* Events of one key, as a watch reports them. */
 struct trace {
     _Atomic unsigned count;
-    struct hf_event events[TRACE_MAX]; /* copies with invalid pointers */
+    struct hf_event events[TRACE_MAX]; /* copies; key and owner are invalid */
     char owners[TRACE_MAX][32];
 };
 

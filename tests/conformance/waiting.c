@@ -817,7 +817,8 @@ static void a_handover_does_not_end_wait_free(void)
     suite_repeat(handover_wakes_none);
 }
 
-/* LK-22: events of keys that begin with the awaited key are ignored. */
+/* LK-22: events of keys that begin with the awaited key are ignored. Returns
+ * false if the last release came before the wait started. */
 static bool longer_key_wakes_none(unsigned round)
 {
     struct hf_client *holder = suite_open();

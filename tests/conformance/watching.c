@@ -11,7 +11,7 @@
 struct seen {
     _Atomic unsigned count;
     unsigned dropped;
-    struct hf_event events[SEEN_MAX]; /* copies with invalid pointers */
+    struct hf_event events[SEEN_MAX]; /* copies; key and owner are invalid */
 };
 
 static void on_event(const struct hf_event *event, void *arg)
@@ -33,7 +33,8 @@ static struct seen *new_watch_log(void)
     return seen;
 }
 
-/* Open a watch whose callback runs only inside hf_process(). */
+/* Open a watch. Unless the client has background threads, its callback runs
+ * only while the case drives the client. */
 static struct hf_watch *open_watch(struct hf_client *client,
                                    struct hf_key prefix, struct seen *seen)
 {
@@ -44,7 +45,7 @@ static struct hf_watch *open_watch(struct hf_client *client,
     return watch;
 }
 
-/* Receive the events that have been sent but have not arrived yet. */
+/* Drive the client for at least 50 ms, so that events in transit arrive. */
 static void settle(struct hf_client *client)
 {
     for (int i = 0; i < 5; i++) {
@@ -399,7 +400,7 @@ static void a_watch_from_an_old_index_reports_dropped_events(void)
     expect_ok(recorded_acquire(client, key, NULL, &lock));
 
     process_until(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
-    /* A store that keeps that many events reports them from the first. */
+    /* A store that still keeps the first event reports no DROPPED. */
     assert_true((seen->events[0].kind == HF_EVENT_DROPPED) ==
                 (seen->events[0].index > 1));
     expect_no_silent_gap(seen, hf_lock_token(lock));
@@ -469,7 +470,7 @@ static void no_callback_runs_after_a_watch_is_closed(void)
 
     expect_ok(recorded_acquire(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
-    /* The event of this renewal may not be reported yet. */
+    /* The event of this renewal may arrive after the watch is closed. */
     expect_ok(recorded_renew(client, lock, 0));
     hf_watch_close(watching);
     seen->count = 0;

@@ -28,7 +28,9 @@ bool hf_test_cluster_found(void);
 bool hf_test_cluster_start(struct hf_test_cluster *cluster, const char *folder,
                            unsigned count);
 
-/* Kill the node with the index `node`, or start it again in its directory. */
+/* hf_test_cluster_kill() kills the node with the index `node`, like a crash.
+ * hf_test_cluster_restart() starts it again in its directory, and returns false
+ * if it does not start. */
 void hf_test_cluster_kill(struct hf_test_cluster *cluster, unsigned node);
 bool hf_test_cluster_restart(struct hf_test_cluster *cluster, unsigned node);
 void hf_test_cluster_stop(struct hf_test_cluster *cluster);

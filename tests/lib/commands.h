@@ -1,6 +1,7 @@
 /* commands.h - functions that build commands.
  *
- * Nonces are plain numbers here. The caller sets `sequence` and `done`. */
+ * A nonce is passed as a number. The caller sets `sequence` and `done` of the
+ * result, except for OPEN and CLOSE. */
 #ifndef HF_TESTS_LIB_COMMANDS_H
 #define HF_TESTS_LIB_COMMANDS_H
 
@@ -14,7 +15,7 @@ static inline struct hf_nonce hf_test_nonce(unsigned number)
     return nonce;
 }
 
-/* Each call draws another secret. */
+/* Each call uses a new secret, so that the command opens a new session. */
 static inline struct hf_command hf_test_open(const char *label)
 {
     static unsigned secrets;
@@ -26,7 +27,8 @@ static inline struct hf_command hf_test_open(const char *label)
     };
 }
 
-/* Close the session, whatever its highest sequence is. */
+/* A CLOSE is refused if the session has sent a command with a higher sequence,
+ * so this one never is. */
 static inline struct hf_command hf_test_close(uint64_t session)
 {
     return (struct hf_command){

@@ -18,7 +18,7 @@ enum packet_kind {
     REQUEST, /* in transit to the server, or being executed */
     ANSWER,
     LOSS,    /* the client notices that its connection has failed */
-    CLOSING, /* the session is closed, and the client notices */
+    CLOSING, /* close the session, and report that to the client */
     GRANT,
     EVENT
 };
@@ -38,7 +38,7 @@ struct packet {
     /* The client's request, or NULL if nobody awaits an answer. */
     struct hf_request *asked;
     bool lose_answer, hide_anchor;
-    bool close_session; /* when the request was executed */
+    bool close_session; /* after the request is executed */
     uint32_t answer_ms;
 
     struct hf_push_grant grant;
@@ -72,7 +72,7 @@ struct hf_faulty {
     struct hf_timer timer;    /* due at the first arrival */
     struct hf_dlist arrivals; /* packets in transit to the client, by time */
     struct hf_dlist packets;  /* every packet of this client */
-    hf_time last_event;       /* when the last event is due */
+    hf_time last_event;       /* when the newest event is due */
     /* Set by hf_faulty_step(), which runs outside of the client's turn: answers
      * and pushes then wait for the client's timer. */
     bool outside;

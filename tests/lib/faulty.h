@@ -19,14 +19,16 @@
  * know: when the client sent one of its messages, and how long after the
  * arrival of that message the server granted the key.
  *
- * Single-threaded. One network at a time, which the test steps by hand. */
+ * Not thread-safe. Requests that are delayed arrive only when the test calls
+ * hf_faulty_step(). */
 #ifndef HF_TESTS_LIB_FAULTY_H
 #define HF_TESTS_LIB_FAULTY_H
 
 #include "client/client.h"
 #include "strategy/strategy.h"
 
-/* The second one does not serve LOOKUP, so the client repeats LOCK instead. */
+/* hf_strategy_faulty_without_lookup does not serve LOOKUP, so the client
+ * repeats LOCK instead. */
 extern const struct hf_strategy hf_strategy_faulty;
 extern const struct hf_strategy hf_strategy_faulty_without_lookup;
 
@@ -42,7 +44,7 @@ enum hf_faulty_what {
     HF_ON_UPDATE = HF_COMMAND_UPDATE,
     HF_ON_CANCEL = HF_COMMAND_CANCEL,
     HF_ON_FORCE = HF_COMMAND_FORCE,
-    HF_ON_READ = HF_COMMAND_KINDS, /* and then those of the requests */
+    HF_ON_READ = HF_COMMAND_KINDS, /* ordered as enum hf_request_kind */
     HF_ON_LOOKUP,
     HF_ON_LIST,
     HF_ON_WATCH,
@@ -54,28 +56,28 @@ enum hf_faulty_what {
 };
 
 enum hf_fault {
-    HF_LOSE,        /* the request or push never arrives; the client notices */
+    HF_LOSE,        /* never arrives; the client notices if it is a request */
     HF_LOSE_ANSWER, /* executed; the answer is lost, which the client notices */
     HF_REFUSE,      /* answered HF_EUNAVAIL, and not delivered */
-    HF_FORGET,      /* answered HF_EINDOUBT, as if the session was lost */
-    HF_NO_MEMORY,   /* answered HF_ENOMEM, and not executed */
-    HF_STRAND, /* the client notices a loss, but the message arrives later */
+    HF_FORGET,      /* answered HF_EINDOUBT, and not delivered */
+    HF_NO_MEMORY,   /* answered HF_ENOMEM, and not delivered */
+    HF_STRAND, /* the client notices a loss, but the request arrives later */
     HF_DELAY,  /* the message arrives later */
     HF_DELAY_ANSWER,
     HF_REPEAT,        /* the message arrives twice, the second time later */
     HF_HIDE_ANCHOR,   /* the answer or push has no anchor */
-    HF_CLOSE_SESSION, /* the server closes the session, and then receives the
-                         command, which the client is told */
+    HF_CLOSE_SESSION, /* the session is closed before the command arrives, so
+                         the answer has `session_gone` */
     HF_CLOSE_SESSION_AFTER, /* the same after the command was executed */
-    HF_STALE, /* a local LOOKUP: the server has not received the LOCK */
+    HF_STALE, /* a local LOOKUP is answered as if no LOCK had been received */
     HF_STALL, /* submit() takes `ms`, as if it waited for a mutex */
 };
 
-/* The probability of each fault, per thousand messages. */
+/* The probability of each fault, per thousand messages that it can hit. */
 struct hf_faulty_odds {
     unsigned lose, lose_answer, refuse, forget, repeat, strand, hide_anchor;
-    unsigned stale;         /* of local LOOKUPs */
-    unsigned close_session; /* before or after a command */
+    unsigned stale;         /* only local LOOKUPs */
+    unsigned close_session; /* only commands; before or after execution */
     unsigned lose_grant, repeat_grant, lose_event;
     unsigned slow;     /* the delay is up to slow_ms instead of quick_ms */
     uint32_t quick_ms; /* maximum delay, each way; 0: none */
@@ -86,7 +88,8 @@ struct hf_faulty_odds {
 enum hf_faulty_cut {
     HF_CUT_NONE,
     HF_CUT_ALL,     /* nothing arrives, in either direction */
-    HF_CUT_REFUSE,  /* requests are answered HF_EUNAVAIL */
+    HF_CUT_REFUSE,  /* new requests are answered HF_EUNAVAIL; those in transit
+                       are lost */
     HF_CUT_ANSWERS, /* requests arrive, answers and pushes do not */
 };
 
@@ -107,7 +110,7 @@ struct hf_faulty_net {
     uint64_t order;
     uint64_t faults;      /* number of faults so far */
     unsigned incarnation; /* how often the server has lost its data */
-    struct hf_nonce ended[HF_FAULTY_ENDED_MAX]; /* newest ended claims */
+    struct hf_nonce ended[HF_FAULTY_ENDED_MAX]; /* see hf_faulty_has_ended() */
     unsigned ended_count;
 };
 
@@ -127,8 +130,8 @@ void hf_faulty_step(struct hf_faulty_net *net);
  * tokens start over. Clients stay connected. */
 void hf_faulty_forget(struct hf_faulty_net *net);
 
-/* Returns true if the server has executed an UNLOCK or a CANCEL of this claim.
- * Only the newest HF_FAULTY_ENDED_MAX are known. */
+/* Returns true if an UNLOCK or a CANCEL of this claim has succeeded on the
+ * server. Only the newest HF_FAULTY_ENDED_MAX such claims are known. */
 bool hf_faulty_has_ended(const struct hf_faulty_net *net,
                          const uint8_t nonce[HF_NONCE_SIZE]);
 
@@ -152,8 +155,10 @@ void hf_faulty_cut(struct hf_faulty *faulty, enum hf_faulty_cut cut);
  * Commands of the old session that are in transit are not executed. */
 void hf_faulty_close_session(struct hf_faulty *faulty);
 
-/* How many messages of kind `what` the client has sent, and the last such
- * message, without its key, value, expected and note. */
+/* hf_faulty_sent() returns how many messages of kind `what` were sent so far;
+ * HF_ON_ANY counts all requests, but no pushes. hf_faulty_last() returns
+ * `command` of the last request of kind `what`, with its pointers cleared,
+ * because they may point to memory that was freed. */
 unsigned hf_faulty_sent(const struct hf_faulty *faulty,
                         enum hf_faulty_what what);
 struct hf_command hf_faulty_last(const struct hf_faulty *faulty,

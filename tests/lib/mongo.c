@@ -335,7 +335,8 @@ int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
     return next;
 }
 
-/* Wait until a member answers. Returns false if it has exited. */
+/* Wait until a member answers. Returns false if it exits, or does not
+ * answer. */
 static bool await_answer(struct hf_test_mongo *mongo, unsigned member)
 {
     for (int i = 0; i < TRIES; i++) {

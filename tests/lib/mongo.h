@@ -41,8 +41,10 @@ struct hf_test_mongo {
 bool hf_test_mongo_is_installed(void);
 bool hf_test_mongo_has_clocks(void);
 
-/* Start a replica set of `count` members, and wait until it has a primary. The
- * caller has set the options in `mongo`; the other members are zero. */
+/* Start a replica set of `count` members, and wait until the first is the
+ * primary and the others are secondaries; or start a server, if `standalone` is
+ * set. The caller has set the options in `mongo`; its other members are zero.
+ * Returns false if that fails repeatedly. */
 bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count);
 
 /* Kill all members and remove their data. */
@@ -58,8 +60,8 @@ bool hf_test_mongo_restart(struct hf_test_mongo *mongo, unsigned member);
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
                           int number);
 
-/* The member that reports that it is the primary. Waits for a primary for up to
- * a minute. Returns -1 if there is none. */
+/* The number of the member that reports that it is the primary. Waits for a
+ * primary, and returns -1 if there is none after a minute or more. */
 int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 
 /* Send a command, as JSON, to one member. Returns the reply as JSON, or "(lost)
@@ -67,8 +69,8 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
                                   const char *database, const char *json);
 
-/* Make the primary step down, and return the new primary, or -1 if there is
- * none. */
+/* Make another member the primary, and return its number. Returns the old
+ * primary if no other member could be elected, or -1 if there is no primary. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo);
 
 /* The URL of all members, followed by `options`, such as "&keep=1". */

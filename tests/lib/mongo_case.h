@@ -13,7 +13,8 @@ extern struct hf_test_mongo mongo;
 int set_up(void **state);
 int tear_down(void **state);
 
-/* Start a set with a test network between its members, or skip the case. */
+/* Start a set of `count` members with `network` between them, or skip the
+ * case. */
 extern struct hf_test_network network;
 void require_network(unsigned count);
 
@@ -31,7 +32,7 @@ int64_t now_ms(void);
 /* The number of the primary. The case fails if there is none. */
 unsigned primary(void);
 
-/* Wait until some key has exactly `size` waiters. */
+/* Wait until exactly one key has `size` waiters. */
 void await_queue_length(unsigned size);
 
 /* The number after `name` in a reply, or -1. */
@@ -55,8 +56,9 @@ void expect_refused(const char *url, enum hf_err wanted, const char *word);
 void on_release(const struct hf_event *event, void *arg);
 bool is_posted_within(sem_t *posted, unsigned seconds);
 
-/* Acquire a free key. Retries until that succeeds, because the timeout in
- * `opts` may be too short for a busy machine. */
+/* Acquire a free key. Retries if the key is busy, the call times out, or no
+ * server confirms it, because the timeout in `opts` may be too short for a busy
+ * machine. The case fails on any other error. */
 struct hf_lock *acquire_with_retries(struct hf_client *client, const char *key,
                                      const struct hf_lock_opts *opts);
 

@@ -22,8 +22,8 @@ struct hf_test_network {
     struct hf_test_network_map *map; /* shared with the forwarding process */
 };
 
-/* Start the network. Call it before any thread is started, because it forks. The
- * forwarding process dies with this process. */
+/* Start a network with fronts for `count` servers. Call it before any thread is
+ * started, because it forks. The forwarding process dies with this process. */
 bool hf_test_network_start(struct hf_test_network *network, unsigned count);
 void hf_test_network_stop(struct hf_test_network *network);
 

@@ -104,7 +104,8 @@ static uint32_t draw_lease(struct hf_reader *bytes)
     return leases[draw(bytes, 5)];
 }
 
-/* Draw a nonce and a token: mostly the holder's, sometimes a little off. */
+/* Draw a nonce, a token and a generation: mostly the holder's, sometimes
+ * another nonce, or a number that is off by one. */
 static void draw_claim(const struct hf_table *table, struct hf_command *command,
                        struct hf_reader *bytes)
 {

@@ -67,8 +67,8 @@ static void read_client(struct hf_test_proxy_pair *pair)
     }
 }
 
-/* The size of the reply up to the end of its first integer, or 0 if it has no
- * integer. */
+/* The size of `bytes` up to the end of the first integer in an array, or 0 if
+ * there is none. */
 static size_t find_integer_end(const char *bytes, size_t size)
 {
     const char *number = memmem(bytes, size, "\r\n:", 3);

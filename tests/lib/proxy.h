@@ -18,7 +18,7 @@
 struct hf_test_proxy_pair {
     int client, server;
     bool holds_back;   /* bytes from the client are held back */
-    bool closes_early; /* close both after the first reply with an integer */
+    bool closes_early; /* close both after the first integer in an array */
     bool drops_reply;  /* drop the next reply, and close both connections */
     bool answered; /* the server has replied since the bytes were delivered */
     char kept[HF_TEST_PROXY_BYTES];
@@ -42,17 +42,17 @@ bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port);
 void hf_test_proxy_hold_back(struct hf_test_proxy *proxy);
 
 /* Wait until bytes are held back, then drop the client that sent them, without
- * closing the connection to the server. The next `close_early` connections are
- * dropped as soon as the server has replied to one of their commands with an
- * integer. */
+ * closing the connection to the server. Each of the next `close_early`
+ * connections is closed after the first integer in an array that the server
+ * sends; the rest of that reply is lost. */
 void hf_test_proxy_drop_client(struct hf_test_proxy *proxy, int close_early);
 
-/* The connected clients receive no more replies: the proxy drops the next reply
- * to each client, and its connection with it. */
+/* The connected clients receive no more replies: instead of the next reply to
+ * each client, the proxy closes its connection and that to the server. */
 void hf_test_proxy_drop_replies(struct hf_test_proxy *proxy);
 
-/* Deliver the held back bytes to the server. Returns true if the server
- * replies, and false if it closes the connection instead. */
+/* Deliver the bytes that are held back to the server. Returns true if the
+ * server replies, and false if it closes the connection instead. */
 bool hf_test_proxy_deliver(struct hf_test_proxy *proxy);
 
 #endif

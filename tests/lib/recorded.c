@@ -494,8 +494,8 @@ bool recorded_is_valid(struct hf_client *client, struct hf_lock *lock)
     struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
     bool valid = hf_lock_valid_for(lock, 0);
 
-    /* hf_lock_valid_for() does not ask the server, so the key may still be held
-     * there: the result is in doubt. */
+    /* hf_lock_valid_for() does not ask the server, so if the lock is not valid,
+     * the key may still be held there, and the result is in doubt. */
     end_call(call, valid ? HF_OK : HF_EINDOUBT);
     return valid;
 }
@@ -567,9 +567,10 @@ enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
 
 /* ---- Closing and killing ------------------------------------------------*/
 
-/* Record a release without a result, because the hold ends at some time from
- * now on, but the case does not learn when or how. Call it with the mutex
- * locked; the handle may be freed already. */
+/* Forget `claim`. If it holds its key, record a release without a result,
+ * because the hold ends at some time from now on, but the case does not learn
+ * when or how. Call it with the mutex locked; the handle may be freed
+ * already. */
 static void record_unconfirmed_release(struct recorded_call *claim)
 {
     struct hf_key key = {claim->key, claim->key_size};

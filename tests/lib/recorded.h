@@ -4,9 +4,9 @@
  * Each function calls its namesake in holdfast.h and records when it was
  * called, when it returned, its result, and the deadline that the library
  * computed. The checker (tools/hf-check) then looks for two holders at the same
- * time, tokens that do not rise, results that fit no order, and waiters that
- * were overtaken. A handle does not reveal its client, so functions on a handle
- * take the client too.
+ * time, tokens that do not rise, results that fit no order, and (see
+ * recorded_init()) waiters that were overtaken. A handle does not reveal its
+ * client, so functions on a handle take the client too.
  *
  * Any thread and any process that the case forks may call these functions:
  * there is one history and one clock per case. The history lies outside of the
@@ -21,10 +21,12 @@
 
 #include <holdfast.h>
 
-/* Start a new history, and discard the old one. */
+/* Start a new history, and discard the old one. If `fifo` is set, the checker
+ * also looks for waiters that were overtaken. */
 void recorded_init(bool fifo);
 
-/* Check the history. Returns 0, or -1 with the checker's report on stderr. */
+/* Check the history. Returns 0, or -1 with the checker's report on stderr, with
+ * the title `name`. */
 int recorded_check(const char *name);
 
 /* ---- Acquiring ----------------------------------------------------------*/

@@ -155,8 +155,9 @@ static struct hf_recorder_answer answer_of(const struct recorded_call *call)
     };
 }
 
-/* The token that was known when the call started. A process that is killed
- * while it records a result leaves a partial result, which must not count. */
+/* The token to record for a call without a result. LOCK and READ learn their
+ * token with the result, so theirs comes from a process that was killed while
+ * it recorded a result, and must not count. */
 static uint64_t known_token(const struct recorded_call *call)
 {
     bool learns = call->kind == HF_OP_LOCK || call->kind == HF_OP_READ;

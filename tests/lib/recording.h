@@ -41,8 +41,8 @@ struct recorded_call {
 };
 
 /* recording_init() discards the old history and starts a new one.
- * recording_check() checks the history, and returns 0, or -1 with the checker's
- * report on stderr. */
+ * recording_check() checks it, for overtaken waiters only if `fifo` was set.
+ * Returns 0, or -1 with the checker's report on stderr; `name` is its title. */
 void recording_init(bool fifo);
 int recording_check(const char *name);
 

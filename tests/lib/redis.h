@@ -37,9 +37,10 @@ void hf_test_redis_stop(struct hf_test_redis *redis);
 void hf_test_redis_kill(struct hf_test_redis *redis);
 bool hf_test_redis_restart(struct hf_test_redis *redis, bool wait);
 
-/* Send a command, formatted like printf(). Returns the reply as redis-cli would
- * print it, "(error) ..." for an error, "" for an empty reply. The text is
- * valid until the next call. */
+/* Send a command, formatted like redisCommand(). Returns the reply as text: the
+ * elements of an array on a line each, "(nil)", "(error) ..." for an error, ""
+ * for an empty reply, "(lost)" if there is no reply. The text is valid until
+ * the next call. */
 const char *hf_test_redis_command(struct hf_test_redis *redis,
                                   const char *format, ...);
 

@@ -241,7 +241,7 @@ __attribute__((format(printf, 2, 3))) static void set_failed(
     va_end(list);
 }
 
-/* The report of a case counts only if its process exited with status 0. */
+/* A report of success counts only if the process then exited with status 0. */
 static void read_verdict(struct run *run, int status)
 {
     struct report *report = &run->report;
@@ -263,8 +263,9 @@ static void read_verdict(struct run *run, int status)
                    WEXITSTATUS(status));
 }
 
-/* Reap the process of `run`, if it has ended. Kill its process group first,
- * while the process is a zombie and no other process can get its pid. */
+/* Reap the process of `run`. Returns false if it has not ended. Kill its
+ * process group first, while the process is a zombie and no other process can
+ * get its pid. */
 static bool reap_case(struct run *run)
 {
     siginfo_t info = {0};
@@ -329,8 +330,8 @@ static void print_output(int fd)
     print_part(fd, size - OUTPUT_MAX, OUTPUT_MAX);
 }
 
-/* A '#' would start a directive, and a line break another line, so replace
- * both. */
+/* In TAP, a '#' would start a directive, and a line break another line, so
+ * replace both. */
 static void print_word(const char *word)
 {
     for (; *word; word++)
@@ -356,8 +357,9 @@ static void print_result(const struct run *run, size_t number)
     (void)fflush(stdout);
 }
 
-/* Wait until a case ends, a case times out, or the runner gets a signal to
- * stop. */
+/* Wait, for a second at most, until a case ends, a case times out, or the
+ * runner gets a signal to stop. Returns the signal (SIGCHLD if a case ended),
+ * or -1. */
 static int wait_for_change(const struct run *runs, size_t count,
                            const sigset_t *awaited)
 {

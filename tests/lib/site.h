@@ -20,8 +20,9 @@ int hf_site_tear_down(void **state);
 const char *hf_site_path(const char *name);
 
 /* Open the locks in `name`. `options` is the end of the URL, such as
- * "?mode=0770". hf_site_open_at() fails the case on an error. hf_site_refuse()
- * expects the error `expected`, with a text that contains `words`. */
+ * "?mode=0770". hf_site_try() returns the error, with its text in `*error`.
+ * hf_site_open_at() fails the case on an error. hf_site_refuse() expects the
+ * error `expected`, with a text that contains `words`. */
 enum hf_err hf_site_try(const char *name, const char *options,
                         struct hf_error *error, struct hf_client **client);
 struct hf_client *hf_site_open_at(const char *name, const char *options);

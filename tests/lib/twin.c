@@ -109,7 +109,8 @@ static struct claim *find_holder(const struct hf_twin *twin,
     return NULL;
 }
 
-/* The waiter at `position` in the queue of `key`, from 1. */
+/* The waiter at `position`, from 1, in the queue of `key`; NULL if there is
+ * none. */
 static struct claim *find_waiter(const struct hf_twin *twin,
                                  struct hf_bytes key, size_t position)
 {
@@ -986,8 +987,8 @@ static const char *check_waiting(const struct hf_session *session)
     return NULL;
 }
 
-/* Sums that are computed twice, over all holds and over all sessions, and must
- * be the same. */
+/* Sums over all holds, and again over all sessions. Both must be the same,
+ * except that only the second has `sessions`. */
 struct sums {
     size_t holds;
     size_t waiting;

@@ -27,7 +27,7 @@ struct hf_world {
     char url[32];
     bool plain;          /* open clients without the faulty network */
     bool without_lookup; /* open clients whose strategy serves no LOOKUP */
-    /* Called once, when a client reads the clock; may be NULL. */
+    /* Called at the next reading of the clock only; may be NULL. */
     void (*on_clock)(struct hf_world *world);
     /* Called after each hf_process(); may be NULL. */
     void (*observe)(struct hf_world *world, void *arg);
@@ -43,7 +43,9 @@ void hf_world_init(struct hf_world *world, uint64_t seed);
 /* Close the open clients. */
 void hf_world_fini(struct hf_world *world);
 
-/* Open a client. All clients share a store, behind a network without faults. */
+/* Open a client. All clients share a store. Unless `plain` is set, they reach
+ * it through `net`, which has no faults until the test adds cues, odds or a
+ * cut. */
 struct hf_client *hf_world_open(struct hf_world *world);
 
 /* Close a client with a timeout of 0, so that it does not wait for its
