@@ -1,5 +1,5 @@
-/* Tests with as many clients as an arena has slots: all of them are served in
- * order, and one more client is refused. */
+/* A thousand waiters are served in order. An arena admits as many clients as it
+ * has slots, and one more client is refused. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
