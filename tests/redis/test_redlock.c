@@ -185,7 +185,8 @@ static void a_release_wakes_a_waiter(void **state)
     }
 }
 
-/* One server forgets the lock, and the other two still hold it. */
+/* One server forgets the lock, and the other two still hold it. When a second
+ * server forgets it, the lock is lost. */
 static void a_flushed_minority_grants_nothing(void **state)
 {
     struct hf_lock_opts opts =
@@ -265,7 +266,7 @@ static void report_broken(size_t server, const struct hf_lock *lock)
 }
 
 /* After the report of one server, the holder renews the lock, and the other two
- * servers confirm the renewal. */
+ * servers confirm the renewal. The report of a second server ends the lock. */
 static void the_report_of_one_server_does_not_end_a_lock(void **state)
 {
     struct hf_lock *lock = take_renewed_lock();
