@@ -61,8 +61,8 @@ static void reset(struct hf_replica *replica)
     hf_replica_init(replica, &arena, &seed, on_event, NULL);
 }
 
-/* Write a snapshot: `data`, its correct checksum, and the size of the table's
- * part, which is both of them. */
+/* Write a snapshot: the table's part, which is `data` and its correct checksum,
+ * and then the size of that part. */
 static void set_valid_snapshot(const uint8_t *data, size_t size)
 {
     static uint8_t bytes[WRITE_MAX + 16];
