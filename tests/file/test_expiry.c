@@ -57,8 +57,8 @@ static void detach_and_stop(void *arg)
     assert_int_equal(raise(SIGSTOP), 0);
 }
 
-/* When this process continues, another client holds the key, and this process
- * knows that its lock has expired. */
+/* When this process continues, another client has been granted the key, and
+ * this process knows that its lock has expired. */
 static void hold_and_stop(void *arg)
 {
     struct hf_lock *lock = take_key(hf_site_open(), TTL_MS);

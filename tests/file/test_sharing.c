@@ -42,7 +42,7 @@ static void become_user(const struct user *user)
     alarm(TIMEOUT_S);
 }
 
-/* A user opens "locks" and takes a lock. */
+/* A user opens "locks", with the URL options `options`, and takes a lock. */
 struct lock_use {
     const struct user *user;
     const char *options;

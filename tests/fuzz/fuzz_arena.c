@@ -19,7 +19,7 @@
 
 #define ENTRY_HEAD 16          /* size of the header of an entry */
 #define HEAD_SIZE 65536        /* bytes that are restored before each input */
-#define REACH (5 << 18)        /* every write starts below this offset */
+#define REACH (5 << 18)        /* a write at an offset starts below this */
 #define NOW (INT64_C(1) << 40) /* current time when leases are expired */
 #define WRITE_MAX (64 << 10)   /* size of the largest entry or snapshot */
 

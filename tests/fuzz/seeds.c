@@ -168,8 +168,8 @@ static void write_arena(int number, const struct hf_buf *snapshot)
     hf_buf_fini(&input);
 }
 
-/* Write random steps for fuzz_table, and the snapshots of the resulting
- * tables. */
+/* Write random steps for fuzz_table, and the snapshots of the resulting tables
+ * for fuzz_snapshot and fuzz_arena. */
 static void write_tables(void)
 {
     for (int number = 0; number < 24; number++) {
