@@ -28,7 +28,7 @@
 #define POINTS 31
 #define HOUR_MS 3600000
 #define BULK 900 /* lock and unlock pairs: enough to fill the ring twice */
-#define BULK_VALUE 3000 /* size of the value of each of these locks */
+#define BULK_VALUE 3000 /* bytes in the value of each BULK lock */
 #define MANY 200        /* keys that one process holds */
 
 static char directory[] = HF_TEST_FOLDER;
@@ -42,7 +42,7 @@ static struct report {
     atomic_ullong handed;      /* token of "handed", granted to the victim */
     atomic_ullong taken;       /* token of "handed", granted to the heir */
     atomic_int heir;           /* pid of the heir */
-    atomic_int ready;          /* processes that hold their keys */
+    atomic_int ready;          /* processes that hold MANY keys */
     atomic_bool done;
 } * report;
 

@@ -56,7 +56,7 @@ static unsigned long long await_token(int child)
     return atomic_load(&shared->token[child]);
 }
 
-/* A child process that holds `key` until it is killed. */
+/* Child `number`, which holds `key` until it is killed. */
 struct holder {
     int number;
     const char *key;

@@ -17,7 +17,7 @@
 #include "strategy/file/replica.h"
 
 #define TIMEOUT_S 120 /* after this time, a case counts as hung */
-#define STORM 4000    /* commands that one attack writes */
+#define STORM 4000    /* commands that one attack writes at most */
 
 static const struct hf_seed seed;
 

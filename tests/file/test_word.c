@@ -21,7 +21,7 @@
 #define PATH_MAX_STEPS 256
 
 /* A client that dies or finishes becomes ABSENT, and starts again as another
- * process. */
+ * process if it has lives left. */
 enum phase {
     ABSENT,
     UNNAMED, /* has locked its slot, but not recorded its pid */

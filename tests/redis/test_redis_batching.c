@@ -182,8 +182,8 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
     expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
-/* The number of calls of lock.lua. Only that script uses ZRANK, so the ZRANK
- * commands are counted. */
+/* The number of LOCKs on the slow path. Only lock.lua uses ZRANK, once for each
+ * LOCK that may wait, so the ZRANK commands are counted. */
 static long count_slow_locks(void)
 {
     const char *found =

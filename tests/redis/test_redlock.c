@@ -18,8 +18,9 @@ static void expect_a_lock(struct hf_client *by, const char *key)
     hf_lock_free(lock);
 }
 
-/* Wait until EXISTS returns `exists` on all servers. That may take longer than
- * hf_acquire() or hf_release(), which return when a majority has replied. */
+/* Wait until EXISTS `key` returns `exists` on all servers. That may take longer
+ * than hf_acquire() or hf_release(), which return when a majority has
+ * replied. */
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
