@@ -74,7 +74,7 @@ static void dead_owner_loses_the_arena_lock(void **state)
     struct hf_arena arena;
 
     (void)state;
-    open_arena(&arena); /* takes a slot before the client that dies */
+    open_arena(&arena); /* in another slot than the client that dies */
     die_in_critical_section(false);
     lock_arena(&arena);
     hf_arena_unlock(&arena);
@@ -346,7 +346,9 @@ static void snapshot_empties_a_full_ring(void **state)
     hf_arena_close(&arena);
 }
 
-/* A hostile process overwrites the sizes while the arena is locked. */
+/* A hostile process overwrites the sizes in the header while a client has the
+ * arena locked. The client keeps using the sizes that it read when it locked
+ * the arena. */
 static void sizes_are_read_once_per_critical_section(void **state)
 {
     struct hf_arena arena;
@@ -389,7 +391,7 @@ static void data_read_without_the_lock_is_valid_until_a_snapshot(void **state)
     assert_false(hf_arena_end_read(&reader));
     assert_true(hf_arena_begin_read(&reader));
     reader.header->ring_room =
-        2 * HF_ARENA_RING_FIRST; /* this moves the entries to other places */
+        2 * HF_ARENA_RING_FIRST; /* entries move when the ring grows */
     assert_false(hf_arena_end_read(&reader));
     hf_arena_close(&writer);
     hf_arena_close(&reader);

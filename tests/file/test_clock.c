@@ -185,8 +185,10 @@ static void take_over(const struct zone *zone)
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-/* Check that the lease expires, but not early. On a wrong clock the lease would
- * run for hours, or expire at once. */
+/* A process whose clock is `holder_s` seconds ahead takes and detaches the
+ * lock, and a process whose clock is `next_s` seconds ahead waits for it. Check
+ * that the lease expires, but not early. On a wrong clock the lease would run
+ * for hours, or expire at once. */
 static void expect_lease(int64_t holder_s, int64_t next_s)
 {
     struct zone holder = {holder_s, detach_and_exit};
@@ -290,8 +292,8 @@ static void unreadable_clock_offset_is_an_error(void **state)
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* Let this process see another boot id. Returns false if that is not
- * possible. */
+/* Let this process see a boot id that begins with `number`. Returns false if
+ * that is not possible. */
 static bool set_boot_id(unsigned number)
 {
     char id[64];
@@ -312,14 +314,15 @@ static bool can_set_boot_id(void)
     return set_boot_id(0);
 }
 
-/* A reboot resets the clock, so the last command has a stamp in the future. */
+/* Move the stamp of the last command into the future, where it seems to be
+ * after a reboot has reset the clock. */
 static void reset_clock(void)
 {
     const hf_time later = INT64_MAX;
     int file = open(hf_site_path("locks/arena"), O_RDWR | O_CLOEXEC);
 
     if (file < 0)
-        return; /* there is no arena before the first boot */
+        return; /* no client has created the arena yet */
     assert_int_equal(pwrite(file, &later, sizeof(later),
                             offsetof(struct hf_arena_header, stamped)),
                      sizeof(later));

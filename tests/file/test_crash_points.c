@@ -1,4 +1,4 @@
-/* A process, the victim, is killed at each numbered crash point
+/* A process, the victim, is killed at each of the crash points 1 to POINTS
  * (base/crash_point.h) of creating, opening, using and closing a directory.
  * Confirmed results stay valid, nothing is blocked, and no token is granted
  * twice.
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MORE_ROUNDS 20 /* rounds at most, until a victim reaches the point */
+#define MORE_ROUNDS 20 /* for a crash point that no victim has reached */
 #define HF_CRASH_POINTS
 #include "base/bytes.h"
 #include "base/crash_point.h"
@@ -28,22 +28,22 @@
 #define POINTS 31
 #define HOUR_MS 3600000
 #define BULK 900 /* lock and unlock pairs: enough to fill the ring twice */
-#define BULK_VALUE 3000 /* large enough to make a snapshot grow */
+#define BULK_VALUE 3000 /* bytes in the value of each BULK lock */
 #define MANY 200        /* keys that one process holds */
 
 static char directory[] = HF_TEST_FOLDER;
 static char url[64];
 
-/* What the victim has done before it is killed. The heir is the process that is
+/* Memory that all processes of a case share. The heir is the process that is
  * granted the key "handed" when the victim releases it. */
 static struct report {
-    atomic_ullong kept;        /* token of "kept" */
+    atomic_ullong kept;        /* token of "kept"; 0: it may be free */
     atomic_ullong newest[128]; /* highest token of a key, by its first letter */
     atomic_ullong handed;      /* token of "handed", granted to the victim */
     atomic_ullong taken;       /* token of "handed", granted to the heir */
     atomic_int heir;           /* pid of the heir */
-    atomic_int ready;          /* processes that hold their keys */
-    atomic_bool done;          /* the victim was not killed */
+    atomic_int ready;          /* processes that hold MANY keys */
+    atomic_bool done;
 } * report;
 
 /* ---- The victim ---------------------------------------------------------*/
@@ -188,7 +188,7 @@ static pid_t start_heir(bool outlives)
 }
 
 /* Stop a process while it is not in the critical section. If a read fails, the
- * process has stopped in the critical section, so try again. */
+ * process may have stopped in the critical section, so try again. */
 static void stop_outside(struct hf_client *client, pid_t pid)
 {
     struct hf_info info;
@@ -252,8 +252,8 @@ static void victim_main(void)
 
 /* ---- The survivors ------------------------------------------------------*/
 
-/* Run a victim that is killed at a crash point. Returns true if the victim
- * reached that point. */
+/* Run a victim that is killed when it reaches the crash point `point` for the
+ * `hits`-th time. Returns true if it was killed. */
 static bool kill_at(int point, int hits)
 {
     pid_t pid = fork();
@@ -272,7 +272,8 @@ static bool kill_at(int point, int hits)
     return WIFSIGNALED(status);
 }
 
-/* Results that the victim got must still be valid. */
+/* If the victim has detached "kept", the key must still be held, with the same
+ * token and value. */
 static void expect_promises_kept(struct hf_client *client)
 {
     struct hf_info info;
@@ -344,7 +345,7 @@ static void reset_directory(void)
     memset(report, 0, sizeof(*report));
 }
 
-/* The victim creates the directory, and no other client uses it. */
+/* The victim creates the directory: no client has opened it before. */
 static bool survive_alone(int point, int hits)
 {
     bool reached;
@@ -382,7 +383,8 @@ static void die_holding(void)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* Another client holds a lock in the directory all the time. */
+/* Another client holds a lock while the victim runs. Two processes have died
+ * before: one held a lock, the other was in the critical section. */
 static bool survive_beside_holder(int point, int hits)
 {
     struct hf_client *client;
@@ -416,8 +418,9 @@ static bool survive_point(int point)
     return reached;
 }
 
-/* The victim does not always reach a crash point: a dead waiter, for example,
- * may be reaped by the next waiter instead. So try again in more rounds. */
+/* Kill victims at each of the crash points `first` to `last`. Whether a victim
+ * reaches a point may depend on the timing, so a point that none has reached is
+ * tried again. */
 static void survive(int first, int last)
 {
     for (int point = first; point <= last; point++) {
@@ -555,7 +558,8 @@ static void name_key(char key[32], char prefix, int number)
     (void)snprintf(key, 32, "%c%d", prefix, number);
 }
 
-/* Start a process that holds MANY keys until it is killed. */
+/* Start a process that holds MANY keys, whose names begin with `prefix`, until
+ * it is killed. */
 static pid_t start_many_holds(char prefix)
 {
     pid_t pid = fork();
@@ -591,8 +595,8 @@ static void claim_many(struct hf_client *client, char prefix,
 }
 
 /* While a client checks which processes are dead, no other client can use the
- * arena. So a client checks once for each key of a dead process, and not again
- * for each key of the other processes. */
+ * arena. So a client checks once for each key of a dead process, but not for
+ * each key of a live one. */
 static void death_is_reviewed_in_one_round(void **state)
 {
     struct hf_lock *of_live[MANY], *of_dead[MANY];

@@ -56,7 +56,7 @@ static unsigned long long await_token(int child)
     return atomic_load(&shared->token[child]);
 }
 
-/* A child process that holds `key` until it is killed. */
+/* Child `number`, which holds `key` until it is killed. */
 struct holder {
     int number;
     const char *key;
@@ -261,9 +261,8 @@ static void hold_and_detach(void *arg)
     await_kill();
 }
 
-/* A detached lock ends only with its lease, whatever happens to the process:
- * while other clients use the store, and after another client has taken its
- * slot. */
+/* The death of its process does not release a detached lock: not when another
+ * client tries to take the key, and not when a new client takes the slot. */
 static void detached_lock_outlives_its_process(void **state)
 {
     struct holder detached = {0, "k"};
@@ -434,7 +433,7 @@ static void zombie_is_not_granted_the_lock(void **state)
 }
 
 /* A waiter does not have to poll to notice a death: its client's descriptor is
- * readable as soon as the holder has been reaped. */
+ * readable as soon as the holder is dead. */
 static void death_of_the_holder_makes_the_descriptor_readable(void **state)
 {
     struct hf_lock_opts opts = long_lease(HF_FOREVER);

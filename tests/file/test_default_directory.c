@@ -1,5 +1,6 @@
 /* The default directory, which `file:` without a path means. It depends on the
- * user and on nothing else, and is refused if it does not belong to the user.
+ * user and the user's home, not on the environment, and is refused if it does
+ * not belong to the user.
  *
  * Each case has its own password database, home and /var/tmp in a mount
  * namespace, so nothing of a real user is touched. */
@@ -222,8 +223,8 @@ static void expect_at_as_user(const char *path)
 
 /* ---- A home that cannot be written --------------------------------------*/
 
-/* A fallback would be a second store, so opening fails, and the text names two
- * solutions. */
+/* A fallback would be a second store, so opening fails, and the error text
+ * names two solutions. */
 static void expect_no_second_store(const char *path)
 {
     expect_refusal(path, HF_EUNAVAIL, "--url file:DIR or HOLDFAST_URL");

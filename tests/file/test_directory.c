@@ -1,5 +1,6 @@
-/* Everything that can be wrong with the directory and its files causes an error
- * that names the file, and no lock of another client is lost. */
+/* Directories and files that are unsuitable, damaged, copied or replaced. A
+ * client refuses them with an error that names the file, or replaces the arena
+ * if no client uses it and no lease runs. No token is repeated. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

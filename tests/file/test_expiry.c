@@ -57,8 +57,8 @@ static void detach_and_stop(void *arg)
     assert_int_equal(raise(SIGSTOP), 0);
 }
 
-/* When this process continues, another client holds the key, and this process
- * knows that its lock has expired. */
+/* When this process continues, another client has been granted the key, and
+ * this process knows that its lock has expired. */
 static void hold_and_stop(void *arg)
 {
     struct hf_lock *lock = take_key(hf_site_open(), TTL_MS);
@@ -99,8 +99,10 @@ static void stop_holder(pid_t holder, pid_t next)
     hf_child_join(holder);
 }
 
-/* Both processes are in the queue before the first is granted the key, so the
- * second takes over as a waiter. */
+/* Check that a process that runs `hold` keeps the key for its whole lease,
+ * before the next process is granted it. `end` ends both processes. Both are in
+ * the queue before the first is granted the key, so the second takes over as a
+ * waiter. */
 static void expect_whole_lease(void (*hold)(void *arg),
                                void (*end)(pid_t holder, pid_t next))
 {
@@ -162,8 +164,6 @@ static void lease_does_not_expire_early_when_clients_poll(void **state)
     assert_int_equal(hf_close(client, HF_TEST_TIMEOUT_MS), HF_OK);
 }
 
-/* Other clients end the session of a dead waiter, and so does the next client
- * in its slot. A lock that the waiter detached must outlive the session. */
 static void detach_one_and_wait_for_another(void *arg)
 {
     struct hf_client *client = hf_site_open();
@@ -190,6 +190,8 @@ static void expect_busy(struct hf_client *client, const char *key)
                      HF_EBUSY);
 }
 
+/* Other clients end the session of a dead waiter, and so does the next client
+ * in its slot. A lock that the waiter detached must outlive the session. */
 static void detached_lock_of_a_dead_waiter_is_kept(void **state)
 {
     struct hf_client *client = hf_site_open();

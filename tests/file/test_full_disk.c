@@ -66,8 +66,8 @@ static void sync_disk(void)
     close(disk);
 }
 
-/* Deallocate the unused part of the log, so that writing to it needs room, as
- * any write does on a file system with copy on write. */
+/* Deallocate a part of the log that is not used yet, so that writing to it
+ * needs room, as any write does on a file system with copy on write. */
 static void punch_log(void)
 {
     int file = open(hf_site_path("disk/locks/arena"), O_RDWR);

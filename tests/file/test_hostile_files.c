@@ -13,7 +13,7 @@
 #include "lib/folder.h"
 #include "lib/site.h"
 
-#define TIMEOUT_S 60 /* a case that takes longer hangs */
+#define TIMEOUT_S 60 /* after this time, a case counts as hung */
 
 enum kind {
     DIRECTORY,
@@ -60,7 +60,8 @@ static void create_file(const char *path)
     close(file);
 }
 
-/* Create the file. Returns false if this needs root. */
+/* Create the file that `oddity` describes, in place of any file with its name.
+ * Returns false on failure; creating a device needs root. */
 static bool create_oddity(const struct oddity *oddity)
 {
     const char *path = path_of(oddity->name);

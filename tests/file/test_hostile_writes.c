@@ -16,8 +16,8 @@
 #include "strategy/file/layout.h"
 #include "strategy/file/replica.h"
 
-#define TIMEOUT_S 120 /* a case that takes longer hangs */
-#define STORM 4000    /* commands that one attack writes */
+#define TIMEOUT_S 120 /* after this time, a case counts as hung */
+#define STORM 4000    /* commands that one attack writes at most */
 
 static const struct hf_seed seed;
 
@@ -284,7 +284,7 @@ static hf_time random_stamp(struct hf_random *random)
     }
 }
 
-/* Returns a command that is usually about the key "k", in the name of any
+/* Returns a command that is usually about the key "k", in the session of any
  * client. */
 static struct hf_command random_command(struct attacker *attacker,
                                         struct hf_random *random)
@@ -315,7 +315,8 @@ static struct hf_command random_command(struct attacker *attacker,
     return command;
 }
 
-/* Write random commands, except those that are not valid. */
+/* Write up to STORM random commands, leaving out those that are not valid.
+ * `number` is the seed. */
 static void write_random_commands(struct attacker *attacker, uint64_t number)
 {
     struct hf_random random;

@@ -1,5 +1,5 @@
-/* Tests with as many clients as an arena has slots: all of them are served in
- * order, and one more client is refused. */
+/* A thousand waiters are served in order. An arena admits as many clients as it
+ * has slots, and one more client is refused. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -138,8 +138,9 @@ static void party_main(void *arg)
     close(epoll);
 }
 
-/* Hold the key until all claims are in the queue, then release it, and check
- * that the claims are granted in order. */
+/* Start `processes` processes, each with `clients` clients that make `claims`
+ * claims. Hold the key until all claims are in the queue, then release it, and
+ * check that the claims are granted in order. */
 static void expect_fifo_order(unsigned processes, unsigned clients,
                               unsigned claims)
 {

@@ -64,9 +64,9 @@ static unsigned kill_waiters(const pid_t pids[WAITERS],
     return count;
 }
 
-/* Hold the key until all waiters are in the queue and some of them are dead.
- * The others get the key in FIFO order. Their tokens are consecutive, so no
- * dead waiter was granted the key in between. */
+/* Hold the key until all waiters are in the queue and those that `dies` selects
+ * are dead. The others get the key in FIFO order. Their tokens are consecutive,
+ * so no dead waiter was granted the key in between. */
 static void expect_fifo_order(bool (*dies)(unsigned i))
 {
     struct hf_lock_opts opts = hf_site_wait_opts();

@@ -43,8 +43,8 @@ static void pause_us(long us)
     nanosleep(&span, NULL);
 }
 
-/* Raise the cell's token to ours. Returns false if a holder with a larger token
- * was there before us. */
+/* Raise the cell's token to `token`. Returns false if a holder with this or a
+ * larger token was there before. */
 static bool raise_token(struct cell *cell, unsigned long long token)
 {
     unsigned long long newest = atomic_load(&cell->token);
@@ -219,7 +219,8 @@ static void wait_for_key(void *arg)
 }
 
 /* A dead waiter does not delay the others, however long its ttl is. The dead
- * waiter is not granted the key, or it would have the token in between. */
+ * waiter is not granted the key, or the tokens of the two locks would not be
+ * consecutive. */
 static void dead_waiters_are_skipped_at_once(void **state)
 {
     struct hf_client *client = hf_site_open();

@@ -190,8 +190,8 @@ static void replicas_agree_when_many_keys_are_held(void **state)
     write_in_turn(MANY, 12000);
 }
 
-/* Each allocation fails once. Nothing is published then, and the next attempt
- * succeeds. */
+/* Each allocation of a command fails once. Nothing is published then, and the
+ * next attempt succeeds. */
 static void command_that_runs_out_of_memory_is_not_published(void **state)
 {
     struct client writer, reader;

@@ -17,7 +17,7 @@
 
 #define GROUP 44100
 #define ROUNDS 300    /* times that a client opens during an attack */
-#define TIMEOUT_S 120 /* a case that takes longer hangs */
+#define TIMEOUT_S 120 /* after this time, a case counts as hung */
 
 /* ---- Users --------------------------------------------------------------*/
 
@@ -30,7 +30,7 @@ static const struct user alice = {44001, true};
 static const struct user bob = {44002, true};
 static const struct user stranger = {44003, false};
 
-/* Call it only in a child, because it cannot be undone. */
+/* Call this only in a child process, because it cannot be undone. */
 static void become_user(const struct user *user)
 {
     const gid_t group = GROUP;
@@ -42,7 +42,7 @@ static void become_user(const struct user *user)
     alarm(TIMEOUT_S);
 }
 
-/* A user opens "locks" and takes a lock. */
+/* A user opens "locks", with the URL options `options`, and takes a lock. */
 struct lock_use {
     const struct user *user;
     const char *options;

@@ -14,7 +14,7 @@
 #define SHORT_MS 500
 #define LONG_MS 60000 /* far longer than any case takes */
 
-static atomic_int *helper; /* a process that the culprit has forked */
+static atomic_int *helper; /* pid of the culprit's child; NULL: none */
 
 /* Fork a helper, which inherits the lock on the culprit's slot. */
 static void fork_helper(void)

@@ -176,8 +176,8 @@ static void reserve_is_raised_after_the_token_file(void **state)
     hf_arena_close(&arena);
 }
 
-/* A client locks this byte of the arena while it raises the reserve
- * (token_file.c). */
+/* A client that raises the reserve locks byte HF_ARENA_SLOTS + 1 of the arena
+ * (token_file.c). Here another client has locked that byte. */
 static void reserve_is_raised_by_one_client_at_a_time(void **state)
 {
     struct flock lock = {
@@ -201,7 +201,7 @@ static void reserve_is_raised_by_one_client_at_a_time(void **state)
     reserve = read_token_file();
     assert_int_equal(hf_token_file_reserve(&arena, reserve), HF_OK);
     assert_int_equal(read_token_file(),
-                     reserve); /* the reserve was high enough */
+                     reserve); /* unchanged, because it was high enough */
     hf_arena_close(&arena);
 }
 
@@ -252,7 +252,7 @@ static void tokens_below_the_reserve_are_granted_when_the_disk_fails(
 
 #define MANY 1100
 #define TTL_MS 2000
-#define ROUNDS 300 /* enough for the waiter to take a token, if it could */
+#define ROUNDS 300 /* enough for the waiter to be granted keys, if any */
 
 static struct hf_key number_key(char name[16], int number)
 {
@@ -302,7 +302,7 @@ static void ignore_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
-/* The highest token in the log. */
+/* Returns the highest token that has been granted. */
 static uint64_t highest_token(struct hf_arena *arena)
 {
     static const struct hf_seed seed;

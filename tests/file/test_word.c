@@ -21,7 +21,7 @@
 #define PATH_MAX_STEPS 256
 
 /* A client that dies or finishes becomes ABSENT, and starts again as another
- * process. */
+ * process if it has lives left. */
 enum phase {
     ABSENT,
     UNNAMED, /* has locked its slot, but not recorded its pid */
@@ -38,7 +38,7 @@ struct client {
     struct hf_word_attempt attempt;
 };
 
-/* The whole state. It is compared by bytes, so padding is zeroed. */
+/* The whole state. All of its bytes are hashed, so padding is zeroed. */
 struct world {
     _Atomic uint64_t word;
     _Atomic uint64_t tag[SLOTS];

@@ -19,7 +19,7 @@
 
 #define ENTRY_HEAD 16          /* size of the header of an entry */
 #define HEAD_SIZE 65536        /* bytes that are restored before each input */
-#define REACH (5 << 18)        /* every write starts below this offset */
+#define REACH (5 << 18)        /* a write at an offset starts below this */
 #define NOW (INT64_C(1) << 40) /* current time when leases are expired */
 #define WRITE_MAX (64 << 10)   /* size of the largest entry or snapshot */
 
@@ -61,8 +61,8 @@ static void reset(struct hf_replica *replica)
     hf_replica_init(replica, &arena, &seed, on_event, NULL);
 }
 
-/* Write a snapshot: `data`, its correct checksum, and the size of the table's
- * part, which is both of them. */
+/* Write a snapshot: the table's part, which is `data` and its correct checksum,
+ * and then the size of that part. */
 static void set_valid_snapshot(const uint8_t *data, size_t size)
 {
     static uint8_t bytes[WRITE_MAX + 16];

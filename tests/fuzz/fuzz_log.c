@@ -1,8 +1,8 @@
 /* fuzz_log.c - recover a write-ahead log of arbitrary bytes. If that succeeds,
- * the log must be possible to continue, and the next recovery must find the same
- * content and what was added.
+ * it must be possible to append an entry, and the next recovery must find the
+ * same content and the new entry.
  *
- * The input is the content of two segments behind their headers. Each input is
+ * The input is the content of two segments after their headers. Each input is
  * tried twice: unchanged, and with the checksums and the chain of its records
  * corrected, because almost no random input is valid. It is also opened as a
  * snapshot file. */
@@ -27,7 +27,7 @@ static const struct hf_log_identity identity = {
     .segment_size = SEGMENT_SIZE,
 };
 
-/* What a recovery has found. */
+/* What a recovery has found; `sum` is a digest of the entries. */
 struct found {
     uint64_t base, last;
     uint64_t sum;
@@ -99,7 +99,8 @@ static void continue_log(struct hf_disk *disk)
     if (!wal || memcmp(&found, &second, sizeof(found)) != 0 ||
         memcmp(&recovered.state, &again.state, sizeof(again.state)) != 0)
         abort();
-    /* Numbers at the end of their range cannot be continued. */
+    /* After an index or a term near the end of its range, no entry can be
+     * appended. */
     if (found.last < UINT64_MAX / 2 && recovered.state.term < UINT64_MAX / 2) {
         add_entry(wal, found.last, recovered.state.term);
         hf_wal_close(wal);
@@ -110,7 +111,7 @@ static void continue_log(struct hf_disk *disk)
     hf_wal_close(wal);
 }
 
-/* Fill segment `epoch` with bytes; the file is created like a real one. */
+/* Create segment `epoch`, with a valid header, and write `data` after it. */
 static void write_segment(struct hf_disk *disk, uint64_t epoch,
                           const uint8_t *data, size_t size)
 {
@@ -165,7 +166,9 @@ static uint64_t load_u64(const uint8_t *from)
     return load_u32(from) | (uint64_t)load_u32(from + 4) << 32;
 }
 
-/* Correct the headers of consecutive records. Returns the last checksum. */
+/* Correct the headers of the records in segment `epoch`, whose content is
+ * `data`. `previous` is the checksum of the record before them. Returns the
+ * checksum of the last record. */
 static uint64_t fix_records(uint8_t *data, size_t size, uint64_t epoch,
                             uint64_t previous)
 {

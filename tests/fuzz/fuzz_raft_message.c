@@ -1,5 +1,6 @@
 /* fuzz_raft_message.c - a decoded message of raft encodes to the same bytes
- * again, and so do decoded members. */
+ * again, and so do decoded members. No frame is accepted that is shorter than
+ * its header. */
 #include <stdlib.h>
 
 #include "raft/frames.h"

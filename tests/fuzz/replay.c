@@ -1,7 +1,8 @@
 /* replay.c - a main() for fuzz targets in builds without libFuzzer.
  *
  * Runs the target once for each file, and for each file of a folder, on the
- * command line. Exits with 2 if a file cannot be read. */
+ * command line. Exits with 2 if one of them cannot be read, or if there is
+ * none. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

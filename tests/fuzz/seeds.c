@@ -102,8 +102,8 @@ static void write_urls(void)
         write_numbered("fuzz_url", (int)i, urls[i], strlen(urls[i]));
 }
 
-/* Write streams for fuzz_resp: the first byte selects requests (1) or replies,
- * and twice the size of the pieces. */
+/* Write streams for fuzz_resp. Bit 0 of the first byte selects requests (1) or
+ * replies (0); the other bits are the size of the pieces minus 1. */
 static void write_streams(void)
 {
     static const char *const streams[] = {
@@ -129,7 +129,7 @@ static void write_streams(void)
 
 /* Add a write for fuzz_arena. The kinds are: 0 an entry, 1 a snapshot, 2 a
  * snapshot without its checksum, 3 an entry with its header, 4 an offset and
- * bytes. */
+ * bytes, 5 the fields of a command. */
 static void add_write(struct hf_buf *buf, uint8_t kind, const void *data,
                       size_t size)
 {
@@ -142,8 +142,8 @@ static void add_write(struct hf_buf *buf, uint8_t kind, const void *data,
 static void write_arena(int number, const struct hf_buf *snapshot)
 {
     static const char *const labels[] = {"alice", "bob"};
-    /* The offset of the tail in the header, and a value for it: a position near
-     * the start of the ring. */
+    /* The offset of the tail in the header, and a value for it: a position
+     * beyond the last entry. */
     const uint32_t tail_write[] = {128, 24768 + 4 * (uint32_t)number};
     static const char broken[] = "\x20\0\0\0\x10\0\0\0 and its stamp and bytes";
     struct hf_buf entry = {0};
@@ -168,8 +168,8 @@ static void write_arena(int number, const struct hf_buf *snapshot)
     hf_buf_fini(&input);
 }
 
-/* Write random steps for fuzz_table, and the snapshots of the resulting
- * tables. */
+/* Write random steps for fuzz_table, and the snapshots of the resulting tables
+ * for fuzz_snapshot and fuzz_arena. */
 static void write_tables(void)
 {
     for (int number = 0; number < 24; number++) {

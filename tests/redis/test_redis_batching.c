@@ -10,7 +10,7 @@
 #define CALLS_MAX 40
 #define PAIRS 10
 
-/* One call of a turn: if `lock` is set, release it; otherwise acquire `key`. */
+/* One call of a turn: if `key` is set, acquire it; otherwise release `lock`. */
 struct call {
     const char *key;
     struct hf_lock *lock;
@@ -182,8 +182,8 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
     expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
 }
 
-/* The number of calls of lock.lua. Only that script uses ZRANK, so the ZRANK
- * commands are counted. */
+/* The number of LOCKs on the slow path. Only lock.lua uses ZRANK, once for each
+ * LOCK that may wait, so the ZRANK commands are counted. */
 static long count_slow_locks(void)
 {
     const char *found =
@@ -204,7 +204,7 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
     long before;
 
     (void)state;
-    do /* repeat until the timeout is not in doubt */
+    do /* repeat while the result is in doubt */
         err = hf_acquire(other, hf_key_of("k"), &brief, &lock);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
@@ -215,8 +215,8 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
     }
-    /* Only the first LOCK takes the slow path. On a busy machine, LOCKs that
-     * are repeated may take it, too. */
+    /* At most the first LOCK takes the slow path. On a busy machine, repeated
+     * LOCKs may take it as well. */
     assert_in_range(count_slow_locks(), before, before + PAIRS / 2);
     hf_lock_free(held);
     expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));

@@ -133,7 +133,7 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     start_waiters(pids, WAITERS, 600000);
-    for (unsigned i = 0; i < WAITERS; i += 3) { /* also kill the first waiter */
+    for (unsigned i = 0; i < WAITERS; i += 3) { /* the first waiter, too */
         kill_one(&pids[i]);
         killed++;
     }
@@ -340,7 +340,8 @@ static void killed_clients_do_not_delay_others(void **state)
 /* ---- A counter ----------------------------------------------------------*/
 
 /* The critical section: a load, a pause, a store. If two processes were in it
- * at once, an increment would be lost. */
+ * at once, an increment would be lost. Returns false, without the store, if the
+ * lock may expire soon. */
 static bool increment(struct hf_lock *lock)
 {
     unsigned seen = shared->counter;

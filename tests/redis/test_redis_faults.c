@@ -39,7 +39,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Call hf_acquire() again until the result is not in doubt. */
+/* Call hf_acquire() until its result is not in doubt. Returns that result. */
 static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
                                        const struct hf_lock_opts *opts)
 {

@@ -94,7 +94,7 @@ static void a_user_who_may_not_publish_can_break_locks(void **state)
 
 /* ---- A flood of messages ------------------------------------------------*/
 
-#define REPORTS 3000 /* messages; so few fit into the socket buffer */
+#define REPORTS 3000 /* few enough to fit into the socket buffer */
 
 static const char publish_many[] = /* publishes REPORTS messages */
     "for i = 1, 3000 do redis.call('PUBLISH', 'hf:forced', '1') end";

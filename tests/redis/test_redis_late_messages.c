@@ -32,9 +32,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The proxy keeps back a LOCK, and the connection is lost. On the next
- * connection the client takes the lock and releases it. Then the proxy delivers
- * the first LOCK, which the server must not execute. */
+/* The proxy holds back a LOCK, and the connection is lost, as are the next
+ * `connections_between` connections. On the connection after these, the client
+ * takes the lock and releases it. Then the proxy delivers the first LOCK, which
+ * the server must not execute. */
 static void expect_no_late_lock(int connections_between)
 {
     struct hf_lock_opts opts =

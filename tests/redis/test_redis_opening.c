@@ -25,7 +25,7 @@ static void start(const char *const *options)
     assert_true(hf_test_redis_start(&redis, options));
 }
 
-/* Open `url`, which must fail with this code and a text that contains
+/* Open `url`, which must fail with the code `wanted` and a text that contains
  * `word`. */
 static void expect_refusal(const char *url, enum hf_err wanted,
                            const char *word)
@@ -275,8 +275,8 @@ static void durable_is_reported_if_every_write_is_on_disk(void **state)
     expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
-/* Start a process that sends `bytes` to each client that connects to
- * `*port`. */
+/* Start a process that listens on a free port, and sends `bytes` to each client
+ * that connects. Sets `*port`, and returns the pid. */
 static pid_t answer_with(const char *bytes, int *port)
 {
     int fd = hf_test_listen(port), connection;
@@ -338,7 +338,8 @@ static void a_huge_array_is_refused_at_once(void **state)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* Start a process that begins a string and never ends it. */
+/* Start a process that listens on a free port, and sends a string that never
+ * ends to the first client. Sets `*port`, and returns the pid. */
 static pid_t answer_without_end(int *port)
 {
     static const char begin[] = "$536870912\r\n";

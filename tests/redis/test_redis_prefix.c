@@ -100,7 +100,8 @@ static bool note_key(const struct hf_info *info, void *arg)
     return true;
 }
 
-/* Runs in a thread of the client, so the result is atomic. */
+/* Set `*arg` to 1 if the key is reported as "k", and to 2 otherwise. Runs in a
+ * thread of the client, so `*arg` is atomic. */
 static void on_event(const struct hf_event *event, void *arg)
 {
     bool right = hf_key_equal(event->key, hf_key_of("k"));

@@ -13,10 +13,11 @@
 
 #define STOPPED 5
 #define DEAD 20000
-#define STEP 1000 /* waiters that one script visits (grant_next.lua) */
+#define STEP 1000 /* waiters that one script visits at most (grant_next.lua) */
 #define VALUE_SIZE 60000
 
-/* A script that appends ARGV[1] waiters of the client ARGV[2] to the queue. */
+/* A script that appends ARGV[1] waiters of the client ARGV[2] to the queue
+ * KEYS[1], and their claims to the hash KEYS[2]. */
 #define FILL_QUEUE                                                             \
     "for i = 1, tonumber(ARGV[1]) do "                                         \
     "local nonce = string.format('%032d', i) "                                 \
@@ -115,8 +116,8 @@ static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
     (void)kill(pid, SIGSTOP);
     (void)snprintf(waiter, sizeof(waiter), "%s",
                    hf_test_redis_command(&redis, "ZRANGE hf:q:k 0 0"));
-    /* Pretend that the waiter's interval is 3 s, and that its last heartbeat
-     * was 10 s ago. */
+    /* Pretend that the client of this waiter sends a heartbeat every 3 s, and
+     * sent the last one 10 s ago. */
     (void)hf_test_redis_command(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
                                 "1 3000 1");
     expect_ok(hf_release(held));
@@ -178,8 +179,8 @@ static void end_waiter(pid_t pid)
 
 /* Let `client` wait for `x` until it times out, so that the server has a
  * heartbeat of this client. Then overwrite the heartbeat, as if the client had
- * sent heartbeats without a gap since 1970. The key of the heartbeat expires in
- * `left_ms`. */
+ * sent heartbeats without a gap since 1970, the last one 30000 - `left_ms` ms
+ * ago. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;

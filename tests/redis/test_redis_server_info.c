@@ -87,7 +87,8 @@ static void nothing_is_granted_within_the_grace_period(void **state)
     hf_lock_free(next);
 }
 
-/* Such a lease could still run when a restarted server grants the key again. */
+/* A lease longer than the grace period could still run when a restarted server
+ * grants the key again. */
 static void a_lease_longer_than_the_grace_period_is_refused(void **state)
 {
     struct hf_lock *lock = NULL;

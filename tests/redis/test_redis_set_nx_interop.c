@@ -102,7 +102,7 @@ static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
 
     (void)state;
     assert_string_equal(cli("SET k mine NX"), "OK");
-    do /* repeat until the timeout is not in doubt */
+    do /* repeat while the result is in doubt */
         err = hf_acquire(client, hf_key_of("k"), &opts, &none);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);

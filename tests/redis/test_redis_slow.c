@@ -1,4 +1,5 @@
-/* Slow servers. Their replies count, no matter how late they arrive. */
+/* Slow servers: each LOCK is sent once, a list continues while it makes
+ * progress, and a read without a reply is not in doubt. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -18,8 +18,9 @@ static void expect_a_lock(struct hf_client *by, const char *key)
     hf_lock_free(lock);
 }
 
-/* Wait until EXISTS returns `exists` on all servers. That may take longer than
- * hf_acquire() or hf_release(), which return when a majority has replied. */
+/* Wait until EXISTS `key` returns `exists` on all servers. That may take longer
+ * than hf_acquire() or hf_release(), which return when a majority has
+ * replied. */
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
@@ -185,7 +186,8 @@ static void a_release_wakes_a_waiter(void **state)
     }
 }
 
-/* One server forgets the lock, and the other two still hold it. */
+/* One server forgets the lock, and the other two still hold it. When a second
+ * server forgets it, the lock is lost. */
 static void a_flushed_minority_grants_nothing(void **state)
 {
     struct hf_lock_opts opts =
@@ -265,7 +267,7 @@ static void report_broken(size_t server, const struct hf_lock *lock)
 }
 
 /* After the report of one server, the holder renews the lock, and the other two
- * servers confirm the renewal. */
+ * servers confirm the renewal. The report of a second server ends the lock. */
 static void the_report_of_one_server_does_not_end_a_lock(void **state)
 {
     struct hf_lock *lock = take_renewed_lock();

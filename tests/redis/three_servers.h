@@ -25,7 +25,8 @@ static struct hf_client *open_client(void)
     return opened;
 }
 
-/* Start the servers with `options`, as for hf_test_redis_start(). */
+/* Start the servers with `options`, as for hf_test_redis_start(), and open both
+ * clients. Returns 0, or -1 on failure. */
 static int start_servers(const char *const *options)
 {
     for (size_t i = 0; i < 3; i++) {

@@ -292,8 +292,8 @@ static void unknown_kinds_are_rejected(void **state)
     assert_int_equal(hf_command_decode(&decoded, NULL, 0), HF_EPROTO);
 }
 
-/* A node that gets such a command stops, because it cannot apply it: nothing
- * but the version of the command is read. */
+/* A node that gets a command of a newer version, or a VERSION command that
+ * names one, stops, because it cannot apply the command. */
 static void newer_versions_are_unsupported(void **state)
 {
     struct hf_command decoded = {.token = 77};

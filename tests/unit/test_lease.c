@@ -61,7 +61,7 @@ static void dropped_lease_never_expires(void **state)
     hf_leases_fini(&leases);
 }
 
-/* An EXPIRE is under way. */
+/* A lease is taken when its EXPIRE is sent. */
 static void taken_lease_is_not_due_until_it_is_extended(void **state)
 {
     struct hf_leases leases = {0};
@@ -139,7 +139,8 @@ static void take_from_both(struct hf_leases *leases, const struct hf_lease *all,
     naive[lease - all].taken = true;
 }
 
-/* Retried leases have the key 0, so that is their deadline in the twin. */
+/* hf_leases_retry() gives taken leases the heap key 0, so that is their
+ * deadline in the twin. */
 static void retry_both(struct hf_leases *leases, struct naive *naive)
 {
     hf_leases_retry(leases);

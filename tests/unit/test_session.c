@@ -238,8 +238,8 @@ static void settled_results_need_no_memory(void **state)
     hf_session_free(session);
 }
 
-/* A burst of commands is over, and the client has received all results but the
- * last. */
+/* A burst of commands is over, and the client has settled all of them but the
+ * last few. */
 static void memory_shrinks_with_the_window(void **state)
 {
     struct hf_session *session = new_session();

@@ -35,9 +35,8 @@ static struct hf_command with_data(struct hf_command command)
 }
 
 /* A table with everything that a snapshot can contain: an idle session, one
- * with locks and waiters, and a closed one that still
- * holds locks; values and notes; a forced and a renewed lock; kept results of
- * every kind. */
+ * with a lock, waiters and kept results, and a closed one that still holds
+ * locks; values and notes; a lock that was renewed and forced. */
 static void make_table(struct hf_pair *pair)
 {
     hf_pair_init(pair);
@@ -172,7 +171,7 @@ static struct hf_key key_number(unsigned number)
 }
 
 /* Session 1 holds all keys. Session 2 waits for them, in reverse order, and has
- * repeated the LOCKs of the first three. */
+ * repeated the LOCKs of the first three keys. */
 static void make_waiters(struct hf_pair *pair)
 {
     struct hf_command holder = hf_test_open("holder");
@@ -439,7 +438,7 @@ struct forgery {
     uint64_t session;
     uint8_t ended;
     unsigned secret;
-    unsigned extra_secret; /* of another session before it; 0: there is none */
+    unsigned extra_secret; /* of an extra session, the first one; 0: none */
     uint64_t done, highest;
     uint32_t label_size;
     uint32_t kept_count; /* written to the snapshot; at most 2 results follow */
@@ -462,8 +461,8 @@ struct forgery {
     unsigned waiter_nonce;
     uint32_t waiter_lease_ms;
     uint64_t waiter_sequence;
-    uint64_t ahead; /* of the first waiter */
-    uint64_t gap;   /* between the two waiters */
+    uint64_t ahead; /* `ahead` of the first waiter (snapshot.c) */
+    uint64_t gap;   /* difference to the `ahead` of the second waiter */
     bool same_waiter;
 };
 

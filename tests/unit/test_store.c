@@ -288,7 +288,7 @@ static struct hf_buf make_snapshot(struct fixture *f)
     return encode(f);
 }
 
-/* The contents that the store had before are gone, with their leases. */
+/* A restore removes what the store contained before, with the leases. */
 static void restored_leases_start_again_in_full(void **state)
 {
     struct fixture f, other;
@@ -496,8 +496,8 @@ static struct hf_command with_data(struct hf_command command)
 }
 
 /* Every command of a session may need memory for its result, as the fourth one
- * of session 1 does, and some need more. The commands of the driver, except OPEN, need none: a replica must never
- * fail to expire a lease. */
+ * of session 1 does, and some need more. The commands of the driver, except
+ * OPEN, need none: a replica must never fail to expire a lease. */
 static void command_without_memory_changes_nothing(void **state)
 {
     const struct {

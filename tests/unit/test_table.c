@@ -372,8 +372,8 @@ static void release_grants_the_first_waiter(void **state)
     assert_null(hold_of(f, "k"));
 }
 
-/* Check that the command `end` ends a grant and grants the key to the waiter in
- * the same step. */
+/* Check that the command `end` ends a grant, with an event of `kind`, and
+ * grants the key to the waiter in the same step. */
 static void check_hand_over(struct fixture *f, struct hf_command end,
                             enum hf_event_kind kind)
 {
@@ -1118,8 +1118,8 @@ static void repeated_open_succeeds_at_the_limit(void **state)
     assert_int_equal(result.session, session);
 }
 
-/* The session ids of closed sessions are never used again, even while such a
- * session still holds keys. */
+/* An OPEN with the secret of a closed session opens a new session, even while
+ * the closed one still holds keys. */
 static void secret_of_a_closed_session_is_forgotten(void **state)
 {
     struct fixture *f = *state;
@@ -1136,7 +1136,7 @@ static void secret_of_a_closed_session_is_forgotten(void **state)
 }
 
 /* The driver closes a session that seems to be dead, but a command arrives
- * first: the client is alive, and keeps its place in the queue. */
+ * first: the client is alive, and keeps its position in the queue. */
 static void close_is_void_after_a_later_command(void **state)
 {
     struct fixture *f = *state;
@@ -1305,8 +1305,9 @@ static bool apply_failing(struct fixture *f, const struct hf_command *command,
 }
 
 /* Apply a command with its first allocation failing, then its second, and so
- * on, until it succeeds. A map works even if it cannot grow, so the command may
- * succeed although an allocation fails. */
+ * on, until it succeeds. Adds the number of failures to `*refusals`. A map
+ * works even if it cannot grow, so the command may succeed although an
+ * allocation fails. */
 static struct hf_result apply_with_failures(struct fixture *f,
                                             struct hf_command command,
                                             unsigned *refusals)

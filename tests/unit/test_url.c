@@ -68,7 +68,7 @@ struct bad {
     const char *cause; /* expected in the error text */
 };
 
-/* GO-29, MM-01. Every password is "secret"; no error text may contain it. */
+/* GO-29, MM-01. Every password contains "secret", and no error text may. */
 static const struct bad bad[] = {
     {NULL, "missing"},
     {"", "scheme"},
