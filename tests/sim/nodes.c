@@ -221,8 +221,8 @@ void sim_nodes_start_all(struct sim_nodes *nodes)
         sim_nodes_start(nodes, i);
 }
 
-/* Let the power fail after a few changes of the disk, so that a flush or upkeep
- * that is running is written in part. */
+/* Let the power fail after a few changes of the disk, so that a flush, upkeep
+ * or job that is running is written in part. */
 static void interrupt_disk_work(struct sim_node *node)
 {
     struct sim_nodes *nodes = node->nodes;
