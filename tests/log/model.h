@@ -53,12 +53,13 @@ struct run {
     struct hf_error error, damaged;
     struct hf_random random;
 
-    struct model now;                /* the log with unflushed appends */
-    struct model kept[MODEL_KEPT];   /* see run_flushed() */
-    size_t begun, acked;             /* last flush that began, that succeeded */
+    struct model now;              /* the log with unflushed appends */
+    struct model kept[MODEL_KEPT]; /* see run_flushed() */
+    /* Numbers of the last flush that began, and of the last that succeeded. */
+    size_t begun, acked;
     bool is_retry;                   /* the last flush found the disk full */
     bool has_stopped;                /* an install failed: a real node stops */
-    size_t unflushed;                /* bytes since the last flush began */
+    size_t unflushed;                /* bytes appended since the last flush */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
 };

@@ -1,5 +1,5 @@
-/* test_log_disk.c - the log and a snapshot on a real disk, also when memory
- * or the disk is exhausted. */
+/* test_log_disk.c - the log and a snapshot on a real disk, also when memory or
+ * the disk is exhausted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

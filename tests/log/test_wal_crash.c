@@ -1,6 +1,6 @@
 /* test_wal_crash.c - the power fails at every change of the disk, with each
- * pattern of enum sim_crash. Recovery must find the log as it was at the last flush
- * that was acknowledged, or at the one that was running. */
+ * pattern of enum sim_crash. Recovery must find the log as it was at the last
+ * flush that was acknowledged, or at the one that was running. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

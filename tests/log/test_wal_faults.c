@@ -103,9 +103,9 @@ static void a_failed_sync_is_never_repeated(void **state)
     run_free(run);
 }
 
-/* Make each operation of opening a log fail once; the next attempt
- * succeeds. With `with_reset`, there is a snapshot newer than the log, so that
- * opening resets the log. */
+/* Make each operation of opening a log fail once; the next attempt succeeds.
+ * With `with_reset`, there is a snapshot newer than the log, so that opening
+ * resets the log. */
 static void fail_while_opening(bool with_reset)
 {
     enum hf_err err = HF_ESYSTEM;
@@ -155,7 +155,8 @@ static bool is_dead(const struct run *run)
 
 /* The disk is full at operation `op`, and from then on if `forever`. When there
  * is space again, the run continues as if nothing had happened, unless a sync
- * or the installation of a snapshot failed. Returns false if the run ends before the operation. */
+ * or the installation of a snapshot failed. Returns false if the run ends
+ * before the operation. */
 static bool fill_disk_at(uint64_t op, bool forever)
 {
     struct run *run = run_new(14);

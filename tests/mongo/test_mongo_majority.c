@@ -205,9 +205,9 @@ static void expect_new(struct hf_client *client)
     hf_info_fini(&info);
 }
 
-/* The primary stays primary, and has executed all commands. Once the other servers are
- * back, each command has taken effect once, and the LOCK in doubt is
- * withdrawn. */
+/* The primary stays primary, and has executed all commands. Once the other
+ * servers are back, each command has taken effect once, and the LOCK in doubt
+ * is withdrawn. */
 static void commands_in_doubt_are_executed_at_most_once(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);

@@ -53,8 +53,8 @@ static void expect_in_line(const char *line, const char *words)
 }
 
 /* Check one logged command. Reads whose result reaches a caller need the read
- * concern "majority"; a find, which only schedules a retry, uses "local". Writes
- * need the write concern "majority", with journaling. */
+ * concern "majority"; a find, which only schedules a retry, uses "local".
+ * Writes need the write concern "majority", with journaling. */
 static void check_command(const char *line, struct logged *logged)
 {
     static const char strict[] =

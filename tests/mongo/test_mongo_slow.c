@@ -12,13 +12,14 @@
 
 #define LONG_MS 60000
 #define FAILOVER_MS 100000 /* longer than an election takes */
-#define MANY 40            /* more than the workers that a client keeps */
+#define MANY 40            /* more workers than a client keeps idle */
 #define WAITERS 60
 #define KEPT 100
-#define CROWD 120 /* twice the workers that a client may have */
+#define CROWD 120 /* more LOCKs than a client has workers */
 
-/* Delay writes by `ms` from now on, or stop delaying them if `ms` is 0. Wait until no delayed write is in flight,
- * and return how many were delayed so far. */
+/* Delay writes by `ms` from now on, or stop delaying them if `ms` is 0. Wait
+ * until no delayed write is in flight, and return how many were delayed so
+ * far. */
 static long delay_writes(unsigned ms)
 {
     char data[64];

@@ -451,8 +451,8 @@ static void expect_rising(const struct shared *shared)
     }
 }
 
-/* Until all writers have exited, continue a stopped writer after three times its
- * lease, once the next holder has written. */
+/* Until all writers have exited, continue a stopped writer after three times
+ * its lease, once the next holder has written. */
 static void continue_stopped_writers(const struct shared *shared,
                                      const pid_t *pids)
 {

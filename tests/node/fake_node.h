@@ -31,8 +31,8 @@ struct hf_node {
     int64_t age_ms;                 /* of the grants that are reported */
     bool is_stuck;                  /* nothing is applied */
     bool loses_grants;              /* no grant is reported */
-    struct hf_node_outcome failure; /* outcome of requests, if err is not 0: */
-    enum hf_command_kind failing;   /* of these commands only; 0: of all */
+    struct hf_node_outcome failure; /* if err is set, the outcome of requests */
+    enum hf_command_kind failing;   /* kind that gets `failure`; 0: all */
     size_t submitted;
     size_t abandoned;
     size_t closed_conns; /* all that were closed, recorded or not */
@@ -50,8 +50,8 @@ void hf_fake_open(struct hf_node *node, uint64_t conn);
 void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text);
 
 /* hf_fake_expect() asserts that the output of `conn` since the last call is
- * `wanted`. hf_fake_call() sends `text` and runs turns first. A `~` at the end of
- * `wanted` stands for any further output. */
+ * `wanted`. hf_fake_call() sends `text` and runs turns first. A `~` at the end
+ * of `wanted` stands for any further output. */
 void hf_fake_expect(struct hf_node *node, uint64_t conn, const char *wanted);
 void hf_fake_call(struct hf_node *node, uint64_t conn, const char *text,
                   const char *wanted);

@@ -3,7 +3,8 @@
  * A client of raft: runs over a simulated network, with a clock that the test
  * moves. The nodes answer HELLO, OPEN, ATTACH, PING and UNWATCH by themselves,
  * and count DETACH without a reply. The test gets all other requests and
- * replies to them, in any order or not at all. Failures are cmocka assertions. */
+ * replies to them, in any order or not at all. Failures are cmocka
+ * assertions. */
 #ifndef HF_TESTS_RAFT_CLIENT_SCRIPT_H
 #define HF_TESTS_RAFT_CLIENT_SCRIPT_H
 

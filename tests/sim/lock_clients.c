@@ -112,7 +112,7 @@ static void send(struct lock_client *client, struct hf_command *command,
 static void go_idle(struct lock_client *client)
 {
     client->step = STEP_IDLE;
-    client->has_lock_op = false; /* a LOCK without a result stays unknown */
+    client->has_lock_op = false; /* the result of a LOCK may stay unknown */
     wake_in(client, 1 + below(client, 100));
 }
 

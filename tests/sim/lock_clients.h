@@ -78,8 +78,8 @@ void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
                        uint64_t seed);
 void lock_clients_fini(struct lock_clients *clients);
 
-/* Call these when a node has started, and before it goes down. Requests to a node
- * that goes down are sent again. */
+/* Call these when a node has started, and before it goes down. Requests to a
+ * node that goes down are sent again. */
 void lock_clients_on_start(struct lock_clients *clients, struct sim_node *node);
 void lock_clients_on_down(struct lock_clients *clients, struct sim_node *node);
 

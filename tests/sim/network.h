@@ -12,8 +12,8 @@
 /* The probabilities are per thousand frames. */
 struct sim_network_odds {
     unsigned lose, repeat, slow;
-    uint32_t quick_ms; /* most frames take 1 to quick_ms + 1 */
-    uint32_t slow_ms;  /* slow frames take 1 to slow_ms + 1 */
+    uint32_t quick_ms; /* most frames take 1 to quick_ms + 1 ms */
+    uint32_t slow_ms;  /* slow frames take 1 to slow_ms + 1 ms */
 };
 
 struct sim_network {

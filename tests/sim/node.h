@@ -2,8 +2,7 @@
  *
  * It does what a real node does with an update of the engine, and nothing more:
  * store, send each message once the writes before it are durable, apply, answer
- * reads.
- * The state machine is a hash of the commands that were applied. */
+ * reads. The state machine is a hash of the commands that were applied. */
 #ifndef HF_TESTS_SIM_NODE_H
 #define HF_TESTS_SIM_NODE_H
 
@@ -54,7 +53,7 @@ struct sim_node {
     uint64_t applied, hash;
     uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
     struct sim_event flushed;
-    uint64_t flushed_write; /* durable; seen once the process runs */
+    uint64_t flushed_write; /* last durable write, unseen while stopped */
     bool is_taking;         /* a snapshot is being written */
     struct sim_snapshot taking;
     struct sim_snapshot installing;
@@ -94,16 +93,16 @@ hf_time sim_node_deliver(struct sim_node *node, unsigned from,
 /* ---- Between node.c and node_receive.c ----------------------------------*/
 
 /* sim_node_send() queues a message until the write `after` is durable.
- * sim_node_send_outbox() sends queued frames in order, up to the first one whose
- * write is not durable. */
+ * sim_node_send_outbox() sends queued frames in order, up to the first one
+ * whose write is not durable. */
 void sim_node_send(struct sim_node *node, const struct hf_message *message,
                    uint64_t after);
 void sim_node_send_outbox(struct sim_node *node);
 void sim_node_send_to_voters(struct sim_node *node, struct hf_message message);
 
-/* sim_node_start_round() starts a round if a read needs one; with `again`, if any
- * read still waits. sim_node_answer_reads() answers the reads whose round has
- * ended and whose entries are applied. */
+/* sim_node_start_round() starts a round if a read needs one; with `again`, if
+ * any read still waits. sim_node_answer_reads() answers the reads whose round
+ * has ended and whose entries are applied. */
 void sim_node_start_round(struct sim_node *node, bool again);
 void sim_node_answer_reads(struct sim_node *node);
 

@@ -20,8 +20,8 @@ hf_time sim_node_now(const struct sim_node *node)
     return node->ahead + now + now * node->drift / 1000000;
 }
 
-/* The simulated time at which the node's clock shows `local`, or a little
- * later. */
+/* About the simulated time at which the node's clock shows `local`; always
+ * later than now. */
 static hf_time global_time(const struct sim_node *node, hf_time local)
 {
     hf_time at;

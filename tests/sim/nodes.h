@@ -90,8 +90,8 @@ void sim_nodes_start(struct sim_nodes *nodes, unsigned number);
 void sim_nodes_start_all(struct sim_nodes *nodes);
 
 /* Crash a node. `pattern` says what its disk keeps of what was not synced. The
- * other nodes see their connections to it closed and refused, unless
- * `silent` is set. */
+ * other nodes see their connections to it closed and refused, unless `silent`
+ * is set. */
 void sim_nodes_crash(struct sim_nodes *nodes, unsigned number,
                      enum sim_crash pattern, bool silent);
 

@@ -56,8 +56,9 @@ uint64_t sim_disk_changes(const struct sim_disk *disk);
 void sim_disk_power_off_at(struct sim_disk *disk, uint64_t change);
 bool sim_disk_is_off(const struct sim_disk *disk);
 
-/* Operation number `op` returns `rc`, and all later ones too if `forever`. If it
- * syncs a file, the bytes that it should have written never become durable. */
+/* Operation number `op` returns `rc`, and all later ones too if `forever`. If
+ * it syncs a file, the bytes that it should have written never become
+ * durable. */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t op, int rc, bool forever);
 
 /* With `on`, each write transfers at most one sector. */

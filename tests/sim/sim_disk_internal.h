@@ -80,8 +80,8 @@ void sim_disk_free_inode(struct sim_inode *inode);
 void sim_disk_resize_inode(struct sim_inode *inode, uint64_t size);
 void sim_disk_resize_version(struct sim_version *version, uint64_t size);
 
-/* sim_disk_keep_sector() makes one sector durable, and sim_disk_sync_inode() all
- * sectors and the size. */
+/* sim_disk_keep_sector() makes one sector durable, and sim_disk_sync_inode()
+ * all sectors and the size. */
 void sim_disk_keep_sector(struct sim_inode *inode, uint64_t sector);
 void sim_disk_sync_inode(struct sim_inode *inode);
 
