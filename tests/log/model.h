@@ -38,7 +38,8 @@ struct hf_log_visitor model_visitor(struct model *model);
 const char *model_compare(const struct model *expected,
                           const struct model *recovered);
 
-/* Change `model` as recovery changes a log if `snapshot` is the newest one. */
+/* Do what recovery does with the newest snapshot: a log that contradicts it, or
+ * ends before it, is replaced with an empty log after it. */
 void model_match_snapshot(struct model *model, struct hf_log_snapshot snapshot);
 
 /* ---- A node's directory on a simulated disk -----------------------------*/

@@ -266,8 +266,8 @@ static void a_new_leader_waits_before_it_closes_sessions(void **state)
     assert_true(has_session(leader, attached));
 }
 
-/* The log has the LOCK right before a CLOSE that was made without regard to it;
- * such a CLOSE has no effect. */
+/* In the log, the LOCK is right before a CLOSE that does not take it into
+ * account. Such a CLOSE has no effect. */
 static void a_command_that_races_ahead_of_close_saves_its_session(void **state)
 {
     struct sim_node *leader = start(1);

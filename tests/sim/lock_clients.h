@@ -24,7 +24,7 @@ enum lock_step {
     STEP_LOCK,
     STEP_WAIT,    /* in the queue */
     STEP_LOOKUP,  /* looks up whether it is still in the queue */
-    STEP_CONFIRM, /* was granted the key, and renews to learn its validity */
+    STEP_CONFIRM, /* has the key, and renews it if its validity is unknown */
     STEP_HOLD,
     STEP_RENEW,
     STEP_UNLOCK,
