@@ -203,7 +203,7 @@ static enum hf_err open_snapshot(struct run *run)
 }
 
 /* Fail unless the recovered log is as it was at the flush `acked` or a later
- * one. */
+ * flush that began. */
 static void compare_recovered(struct run *run, const struct model *recovered)
 {
     const char *wrong = "no flush";
@@ -407,14 +407,14 @@ bool run_install(struct run *run, uint64_t index)
 {
     struct hf_log_snapshot snapshot = {index, run->now.state.term};
 
-    /* A node that cannot install a snapshot stops. */
+    /* A real node that cannot install a snapshot stops. */
     run->has_stopped = !run_write_snapshot(run, snapshot) ||
                        hf_wal_append_base(run->wal, snapshot);
     if (run->has_stopped)
         return false;
     model_set_base(&run->now, snapshot.index, snapshot.term);
     run->unflushed += 32;
-    /* The node waits for the reset before it does anything else. */
+    /* A real node does nothing else until the reset is durable. */
     return run_flush(run);
 }
 

@@ -9,7 +9,7 @@
 #include "sim/sim_disk.h"
 
 #define MODEL_ENTRIES_MAX 400
-#define MODEL_KEPT 4 /* models of the last flushes */
+#define MODEL_KEPT 4 /* flushes that run_flushed() remembers */
 #define MODEL_SEGMENT_SIZE 8192
 
 /* ---- The model ----------------------------------------------------------*/
@@ -38,7 +38,8 @@ struct hf_log_visitor model_visitor(struct model *model);
 const char *model_compare(const struct model *expected,
                           const struct model *recovered);
 
-/* Change `model` as recovery changes a log if `snapshot` is the newest one. */
+/* Do what recovery does with the newest snapshot: a log that contradicts it, or
+ * ends before it, is replaced with an empty log after it. */
 void model_match_snapshot(struct model *model, struct hf_log_snapshot snapshot);
 
 /* ---- A node's directory on a simulated disk -----------------------------*/
@@ -53,44 +54,50 @@ struct run {
     struct hf_error error, damaged;
     struct hf_random random;
 
-    struct model now;                /* all that was appended */
-    struct model kept[MODEL_KEPT];   /* see run_flushed() */
-    size_t begun, acked;             /* number of the last such flush, or 0 */
+    struct model now;              /* the log with unflushed appends */
+    struct model kept[MODEL_KEPT]; /* see run_flushed() */
+    /* Numbers of the last flush that began, and of the last that succeeded. */
+    size_t begun, acked;
     bool is_retry;                   /* the last flush found the disk full */
-    bool has_stopped;                /* a real node would have stopped */
-    size_t unflushed;                /* bytes, which must fit into one batch */
+    bool has_stopped;                /* an install failed: a real node stops */
+    size_t unflushed;                /* bytes appended since the last flush */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
 };
 
-/* The log as it was when flush `number` began, for the last few flushes. */
+/* The log as it was when flush `number` began, for the last MODEL_KEPT flushes.
+ * Number 0 is the log that run_open() recovered. */
 struct model *run_flushed(struct run *run, size_t number);
 
 /* Initialise a directory on a new disk and open it. */
 struct run *run_new(uint64_t seed);
 void run_free(struct run *run);
 
-/* Initialise the directory without opening it; the caller may have set faults
- * of run->sim. */
+/* Initialise the directory on run->sim without opening it. */
 enum hf_err run_init(struct run *run);
 
 /* Open the directory, and check that the log is as it was at the last flush
  * that was acknowledged, or at a later one that had begun. The model continues
- * from what was recovered. Returns an error if the log is refused. */
+ * from what was recovered. Returns an error if the directory, its snapshot or
+ * its log cannot be opened. */
 enum hf_err run_open(struct run *run);
 
-/* End the process without a flush. */
+/* Close the log and the directory without a flush, as if the process ended. */
 void run_close(struct run *run);
 
 /* Do one random step: append, vote, flush, maintain, take or install a
  * snapshot. Returns false if it failed. */
 bool run_step(struct run *run);
 
-/* Do one step. Returns false if it failed. */
+/* Do one step. All return false if it failed. run_append() appends `count`
+ * entries of `size` random bytes, the first at `index`. run_snapshot() takes a
+ * snapshot at the last durable entry, and compacts all but `trailing` of the
+ * entries that it contains. run_install() installs a snapshot at `index`, as if
+ * the leader had sent it, and waits for the flush. */
 bool run_append(struct run *run, uint64_t index, size_t count, size_t size);
 bool run_vote(struct run *run, uint64_t term, uint64_t vote);
 bool run_flush(struct run *run);
-bool run_upkeep(struct run *run); /* until nothing is left to do */
+bool run_upkeep(struct run *run); /* until no upkeep is due */
 bool run_snapshot(struct run *run, uint64_t trailing);
 bool run_install(struct run *run, uint64_t index);
 

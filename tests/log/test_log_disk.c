@@ -1,5 +1,5 @@
-/* test_log_disk.c - the log and a snapshot on a real disk, if memory or the
- * disk is exhausted. */
+/* test_log_disk.c - the log and a snapshot on a real disk, also when memory or
+ * the disk is exhausted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -12,7 +12,8 @@
 #include "log/one_directory.h"
 #include "log/snapshot_file.h"
 
-/* Flush and maintain; stop at the first error. */
+/* Run all upkeep that is due, and flush once, even if the upkeep found the disk
+ * full. */
 static enum hf_err work(struct hf_wal *wal)
 {
     struct hf_wal_upkeep upkeep;

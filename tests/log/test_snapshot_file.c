@@ -344,7 +344,7 @@ static uint8_t *read_file(uint64_t *size)
     return data;
 }
 
-/* Write a snapshot file, read it, and replace the disk by an empty one, like
+/* Write a snapshot file, read it, and replace the disk with an empty one, like
  * that of a node that receives the snapshot. */
 static uint8_t *read_and_forget(uint64_t *size)
 {
@@ -376,7 +376,8 @@ static void a_transfer_continues_where_it_was_interrupted(void **state)
     transfer = open_transfer(9, size);
     assert_true(hf_snapshot_transfer_have(transfer) == 0);
     expect_ok(hf_snapshot_transfer_add(transfer, 0, data, 1000, &error));
-    /* Bytes after a gap, bytes that have arrived, and an overlap of both. */
+    /* Add bytes after a gap, which are ignored; then bytes that have arrived
+     * already; then a mix of old and new bytes. */
     expect_ok(
         hf_snapshot_transfer_add(transfer, 2000, data + 2000, 500, &error));
     assert_true(hf_snapshot_transfer_have(transfer) == 1000);

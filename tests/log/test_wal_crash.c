@@ -1,6 +1,6 @@
-/* test_wal_crash.c - the power fails at every change of the disk, with every
- * pattern of losses. Recovery must find the log as it was at the last flush
- * that was acknowledged, or at the one that was running. */
+/* test_wal_crash.c - the power fails at every change of the disk, with each
+ * pattern of enum sim_crash. Recovery must find the log as it was at the last
+ * flush that was acknowledged, or at the one that was running. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +131,8 @@ static void a_record_that_was_recovered_is_durable(void **state)
     run_free(run);
 }
 
-/* Fill the first segment, so that the next record goes to the second one. */
+/* Fill the first segment, and write one record to the second. In the model, the
+ * flush of that record has begun but is not acknowledged, so it may be lost. */
 static void fill_segment(struct run *run)
 {
     uint64_t index = 1;

@@ -355,7 +355,7 @@ static void an_error_of_the_visitor_is_returned(void **state)
     run_free(run);
 }
 
-/* The log was compacted, and the snapshot that it depends on is gone. */
+/* The log begins after an installed snapshot, and that snapshot is gone. */
 static void a_missing_snapshot_is_refused(void **state)
 {
     struct run *run = run_new(6);

@@ -1,5 +1,5 @@
-/* test_wal_faults.c - a full disk is survived, and any other error of the disk
- * ends the log. */
+/* test_wal_faults.c - the log survives a full disk, unless a sync fails. Any
+ * other error of the disk ends the log. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static void expect_dead(struct run *run)
                HF_ESYSTEM);
 }
 
-/* Run random steps until operation `op` fails with EIO. Returns false if the
- * steps end first. */
+/* Run random steps until operation `op` fails with EIO. Then crash with
+ * `pattern`, and recover. Returns false if the steps end first. */
 static bool fail_with_eio(uint64_t op, enum sim_crash pattern)
 {
     struct run *run = run_new(11);
@@ -59,7 +59,7 @@ static bool fail_with_eio(uint64_t op, enum sim_crash pattern)
     if (error.code)
         expect_dead(run);
     else
-        /* The log is not dead: if a step failed, it was one of a snapshot. */
+        /* A step that failed without ending the log was writing a snapshot. */
         assert_true(!failed || run->error.code == HF_ESYSTEM);
     run_close(run);
     sim_disk_crash(run->sim, pattern, op);
@@ -103,8 +103,9 @@ static void a_failed_sync_is_never_repeated(void **state)
     run_free(run);
 }
 
-/* Make each operation of opening a log fail once; `with_reset` makes opening
- * reset the log, too. The next attempt succeeds. */
+/* Make each operation of opening a log fail once; the next attempt succeeds.
+ * With `with_reset`, there is a snapshot newer than the log, so that opening
+ * resets the log. */
 static void fail_while_opening(bool with_reset)
 {
     enum hf_err err = HF_ESYSTEM;
@@ -154,7 +155,8 @@ static bool is_dead(const struct run *run)
 
 /* The disk is full at operation `op`, and from then on if `forever`. When there
  * is space again, the run continues as if nothing had happened, unless a sync
- * failed. Returns false if the run ends before the operation. */
+ * or the installation of a snapshot failed. Returns false if the run ends
+ * before the operation. */
 static bool fill_disk_at(uint64_t op, bool forever)
 {
     struct run *run = run_new(14);
@@ -193,9 +195,9 @@ static void append_one(struct run *run)
     assert_true(run_append(run, run->now.state.last_index + 1, 1, 300));
 }
 
-/* The disk is full. New work is refused, but what is accepted is written; a
- * snapshot fits into the reserve and frees segments; and when there is space
- * again, everything is as before. */
+/* On a full disk the log reports low space, but still writes what it accepts. A
+ * snapshot fits into the reserve and frees segments, so that space is no longer
+ * low. */
 static void a_full_disk_leaves_room_for_releasing_work(void **state)
 {
     struct run *run = run_new(15);
@@ -255,7 +257,7 @@ static void low_space_ends_by_itself_when_space_returns(void **state)
     run_free(run);
 }
 
-/* A node that starts on a full disk runs, with low space. */
+/* A log on a full disk can be opened and appended to; it reports low space. */
 static void a_log_opens_on_a_full_disk(void **state)
 {
     struct run *run = run_new(17);

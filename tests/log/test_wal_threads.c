@@ -1,5 +1,5 @@
 /* test_wal_threads.c - one thread appends while two others flush and maintain
- * the log. ThreadSanitizer watches that they share nothing else. */
+ * the log. Under ThreadSanitizer, it fails if the threads race. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -86,7 +86,8 @@ static void start_job(struct worker *worker)
     (void)sem_post(&worker->start);
 }
 
-/* As the owner, end jobs that have run, and start new ones. */
+/* As the thread that owns the log, end the jobs that have run, and start those
+ * that are due. With `wait`, wait for running jobs first. */
 static void turn(struct hf_wal *wal, struct worker *flusher,
                  struct worker *keeper, bool wait)
 {

@@ -9,9 +9,9 @@
 #include "lib/runner.h"
 
 /* Updates that damage the document of a held lock. `results` has a letter for
- * each of READ, UPDATE, RENEW, LOCK and UNLOCK afterwards: P is HF_EPROTO, T is
- * HF_ETIMEDOUT, E is HF_EEXPIRED, and "." is HF_OK, because calls ignore damage
- * to fields that they do not need. */
+ * each of READ, UPDATE, RENEW, LOCK and UNLOCK afterwards: P is HF_EPROTO, E is
+ * HF_EEXPIRED, T is HF_ETIMEDOUT, as for LOCK of any held key, and "." is
+ * HF_OK, because calls ignore damage to fields that they do not need. */
 static const struct damage {
     const char *update;
     const char *results;

@@ -90,8 +90,8 @@ static void a_write_in_doubt_is_resolved(void **state)
 /* Longer than one server selection takes, so hf_open() has to repeat it. */
 #define NO_PRIMARY_MS 2500
 
-/* Elect one of the two remaining members late. If the first candidate lacks the
- * last write, the other is elected. */
+/* After NO_PRIMARY_MS, elect one of the two remaining members. If the first
+ * candidate lacks the last write, the other is elected. */
 static void *late_election_main(void *arg)
 {
     unsigned dead = *(unsigned *)arg, candidate = dead;
@@ -158,7 +158,8 @@ static enum hf_err await_answer(struct hf_future *future)
     return err;
 }
 
-/* Expect that each call ends at its deadline with an unknown outcome. */
+/* Expect that each write ends at its deadline in doubt, and that a READ returns
+ * nothing. */
 static void expect_all_in_doubt(struct hf_client *client,
                                 struct hf_lock *released, struct hf_lock *kept,
                                 struct hf_lock *changed)
@@ -204,9 +205,9 @@ static void expect_new(struct hf_client *client)
     hf_info_fini(&info);
 }
 
-/* The primary stays, and has executed all commands. Once the other servers are
- * back, each command has taken effect once, and the LOCK in doubt is
- * withdrawn. */
+/* The primary stays primary, and has executed all commands. Once the other
+ * servers are back, each command has taken effect once, and the LOCK in doubt
+ * is withdrawn. */
 static void commands_in_doubt_are_executed_at_most_once(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);

@@ -52,8 +52,9 @@ static void expect_in_line(const char *line, const char *words)
         fail_msg("%s\nlacks %s", line, words);
 }
 
-/* Reads whose result reaches a caller need the read concern "majority". Reads
- * that only schedule a retry may be "local". */
+/* Check one logged command. Reads whose result reaches a caller need the read
+ * concern "majority"; a find, which only schedules a retry, uses "local".
+ * Writes need the write concern "majority", with journaling. */
 static void check_command(const char *line, struct logged *logged)
 {
     static const char strict[] =

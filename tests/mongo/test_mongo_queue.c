@@ -234,7 +234,7 @@ static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
 }
 
 /* Two dead clients are in the queue before the waiter, and each costs one
- * offer. One of them has enough claims to fill the list of next claims. */
+ * offer. One of them has more claims than an event names. */
 static void two_dead_clients_cost_one_offer_each(void **state)
 {
     struct queued queued = {NULL, NULL};

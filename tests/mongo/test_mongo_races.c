@@ -21,7 +21,7 @@ static void fail_confirmations(void)
                         "\"errmsg\":\"timed out\"}");
 }
 
-/* Delay the commands `names` by `ms` from now on. With 0, stop delaying
+/* Delay the commands `names` by `ms` from now on. If `ms` is 0, stop delaying
  * them. */
 static void delay_commands(const char *names, unsigned ms)
 {
@@ -83,9 +83,9 @@ static uint64_t read_token(void)
     return (uint64_t)find_number(reply, "\"token\" : ");
 }
 
-/* An offer may reach the waiter after the 3 seconds, because a change stream
- * waits for the majority. Unless another client was granted the key, the waiter
- * can still confirm the offer. */
+/* An offer expires after 3 seconds, but it may reach the waiter later, because
+ * a change stream waits for the majority. Unless another client was granted the
+ * key, the waiter can still confirm the offer. */
 static void a_late_offer_can_be_confirmed(void **state)
 {
     struct hf_client *client, *other, *later;

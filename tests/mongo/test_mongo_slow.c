@@ -12,13 +12,14 @@
 
 #define LONG_MS 60000
 #define FAILOVER_MS 100000 /* longer than an election takes */
-#define MANY 40            /* more than the workers that a client keeps */
+#define MANY 40            /* more workers than a client keeps idle */
 #define WAITERS 60
 #define KEPT 100
-#define CROWD 120 /* twice the workers that a client may have */
+#define CROWD 120 /* more LOCKs than a client has workers */
 
-/* Delay writes by `ms` from now on. Wait until no delayed write is in flight,
- * and return how many were delayed so far. */
+/* Delay writes by `ms` from now on, or stop delaying them if `ms` is 0. Wait
+ * until no delayed write is in flight, and return how many were delayed so
+ * far. */
 static long delay_writes(unsigned ms)
 {
     char data[64];
@@ -119,7 +120,8 @@ static void slow_writes_run_in_parallel(void **state)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* The number of LOCKs answered so far, and when the renewal was answered. */
+/* `locked` counts the LOCKs that were answered, and `locked_before` those that
+ * were answered before the renewal. */
 static atomic_uint locked, locked_before;
 
 static void on_locked(enum hf_err err, void *arg)
@@ -137,7 +139,7 @@ static void on_renewed(enum hf_err err, void *arg)
 }
 
 /* There are more LOCKs than workers. A renewal that is started after them is
- * sent with the first LOCKs. */
+ * sent before the LOCKs that still wait for a worker. */
 static void renewals_go_before_locks(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -270,7 +272,8 @@ static void renewals_move_to_the_new_primary(void **state)
     mongo.short_timeouts = true;
     hf_test_mongo_require(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=600000");
-    /* Then the client uses the pool, whose monitors notice a new primary. */
+    /* Wait until the client uses the pool, whose monitors notice a new
+     * primary. */
     (void)poll(NULL, 0, 1500);
     for (unsigned i = 0; i < KEPT; i++)
         expect_ok(hf_acquire(client, key_of(i, &name), &opts, &locks[i]));

@@ -285,7 +285,8 @@ static void expect_order(const struct log *log)
 
 /* Make the server report lost history, `times` times in a row. At first it also
  * refuses ping, so the client does not know the cluster time and cannot restart
- * the stream: events until then are lost. */
+ * the stream: events until then are lost. `lost` receives the tokens of three
+ * locks that are acquired and released meanwhile. */
 static void lose_history(struct hf_client *client, uint64_t lost[3],
                          unsigned times, int code)
 {

@@ -279,7 +279,7 @@ static void abandoned_keys_are_deleted(void **state)
  * stores its token there if its lock is still valid afterwards. So the tokens
  * are in the order of the grants. */
 struct shared {
-    atomic_uint at_work;      /* writers that will stop again */
+    atomic_uint at_work;      /* writers with stops left to do */
     _Atomic uint64_t newest;  /* the largest token that the store accepted */
     _Atomic uint64_t stopped; /* token of the writer that stopped last */
     atomic_uint late;         /* refused writes of stopped writers */
@@ -451,8 +451,8 @@ static void expect_rising(const struct shared *shared)
     }
 }
 
-/* Continue the stopped writer after three times its lease, once the next holder
- * has written. */
+/* Until all writers have exited, continue a stopped writer after three times
+ * its lease, once the next holder has written. */
 static void continue_stopped_writers(const struct shared *shared,
                                      const pid_t *pids)
 {

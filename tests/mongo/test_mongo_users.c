@@ -92,8 +92,8 @@ static void read_write_on_one_database_is_enough(void **state)
 
 /* ---- Without change streams ---------------------------------------------*/
 
-/* Start a replica set of one member. The user "porter" may do everything except
- * open change streams. */
+/* Start a replica set of one member. The user "porter" may do everything that
+ * locks need, but may not open change streams. */
 static void need_porter(void)
 {
     hf_test_mongo_require(&mongo, 1);

@@ -1,4 +1,4 @@
-/* calls.h - commands of a test to a simulated node. */
+/* calls.h - send commands to simulated nodes, and wait for their outcomes. */
 #ifndef HF_TESTS_NODE_CALLS_H
 #define HF_TESTS_NODE_CALLS_H
 
@@ -27,7 +27,8 @@ static inline void on_call_done(struct hf_node_request *request,
     call->is_done = true;
 }
 
-/* Submit a command to node `number`, with `ms` until its deadline. */
+/* Submit `command`, or a linearizable read if it is NULL, to node `number`. Its
+ * deadline is in `ms`. */
 static inline void call_start(struct sim_nodes *nodes, unsigned number,
                               struct call *call,
                               const struct hf_command *command, uint32_t ms)
@@ -51,7 +52,7 @@ static inline bool call_is_done(void *arg)
     return ((struct call *)arg)->is_done;
 }
 
-/* Wait for the outcome. */
+/* Run the simulation until the call is done. */
 static inline struct hf_node_outcome call_wait(struct sim_nodes *nodes,
                                                struct call *call)
 {
@@ -133,14 +134,14 @@ static inline bool has_leader(void *arg)
     return leader && leader->node->in_office;
 }
 
-/* Wait until a leader is in office. */
+/* Run the simulation until a leader is in office, and return it. */
 static inline struct sim_node *await_leader(struct sim_nodes *nodes)
 {
     assert_true(sim_nodes_run(nodes, 60000, has_leader, nodes));
     return sim_nodes_leader(nodes);
 }
 
-/* A node that does not lead. */
+/* The number of a node other than `number`. */
 static inline unsigned other_than(const struct sim_nodes *nodes,
                                   unsigned number)
 {

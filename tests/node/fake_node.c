@@ -20,7 +20,7 @@ static void send_client(void *arg, uint64_t conn, const void *bytes,
         return;
     assert_false(node->conns[conn].is_closed);
     hf_buf_raw(&node->conns[conn].output, bytes, size);
-    node->conns[conn].output.failed = false; /* a test is short of memory */
+    node->conns[conn].output.failed = false; /* a test may make malloc() fail */
     node->conns[conn].sends++;
 }
 

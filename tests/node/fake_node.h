@@ -1,9 +1,9 @@
 /* fake_node.h - a replication half for tests of the client half: a store of one
- * node that applies each command in the turn after it was submitted.
+ * node that applies each command in the next turn.
  *
  * It defines struct hf_node and the functions of requests.h, attachments.h and
- * hf_node_status(). It also stands for the shell: it records what is sent to
- * connections. */
+ * hf_node_status(). It also replaces the shell, which has the sockets: it
+ * records what is sent to connections. */
 #ifndef HF_TESTS_NODE_FAKE_NODE_H
 #define HF_TESTS_NODE_FAKE_NODE_H
 
@@ -25,14 +25,14 @@ struct hf_node {
     struct hf_store store;
     struct hf_clients *clients;
     struct hf_dlist requests;
-    struct hf_dlist granted; /* waiters, until the end of the command */
+    struct hf_dlist granted; /* waiters that the running command granted */
     struct hf_fake_conn conns[HF_FAKE_CONNS];
     uint64_t leader;
     int64_t age_ms;                 /* of the grants that are reported */
     bool is_stuck;                  /* nothing is applied */
     bool loses_grants;              /* no grant is reported */
-    struct hf_node_outcome failure; /* err: of every request, */
-    enum hf_command_kind failing;   /* or of these commands only, if not 0 */
+    struct hf_node_outcome failure; /* if err is set, the outcome of requests */
+    enum hf_command_kind failing;   /* kind that gets `failure`; 0: all */
     size_t submitted;
     size_t abandoned;
     size_t closed_conns; /* all that were closed, recorded or not */
@@ -41,7 +41,7 @@ struct hf_node {
 void hf_fake_init(struct hf_node *node);
 void hf_fake_fini(struct hf_node *node);
 
-/* Turns at `now` until there is nothing more to do at once. */
+/* Run turns at the time `now` until nothing more is due. */
 void hf_fake_turn(struct hf_node *node, hf_time now);
 
 /* hf_fake_open() opens the client connection `conn`. hf_fake_send() passes
@@ -49,13 +49,15 @@ void hf_fake_turn(struct hf_node *node, hf_time now);
 void hf_fake_open(struct hf_node *node, uint64_t conn);
 void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text);
 
-/* Compare the whole output, which is then taken; or send, turn and compare. `~`
- * at the end of `wanted` stands for anything. */
+/* hf_fake_expect() asserts that the output of `conn` since the last call is
+ * `wanted`. hf_fake_call() sends `text` and runs turns first. A `~` at the end
+ * of `wanted` stands for any further output. */
 void hf_fake_expect(struct hf_node *node, uint64_t conn, const char *wanted);
 void hf_fake_call(struct hf_node *node, uint64_t conn, const char *text,
                   const char *wanted);
 
-/* Replace the store by an empty one that has had `index` events. */
+/* Restore the store from the snapshot of an empty table that has had `index`
+ * events. */
 void hf_fake_restore(struct hf_node *node, uint64_t index);
 
 #endif

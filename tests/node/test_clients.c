@@ -70,7 +70,8 @@ static void input_may_come_byte_by_byte(void **state)
     hf_fake_expect(node, 1, "$3\r\nabc\r\n+PONG\r\n");
 }
 
-/* Unanswered requests and their replies take memory. */
+/* Unanswered requests and their replies take memory, so a connection that has
+ * too many is not read. */
 static void too_many_requests_pause_the_connection(void **state)
 {
     struct hf_node *node = *state;
@@ -327,7 +328,8 @@ static void write_random_request(struct hf_random *random, struct hf_buf *buf)
             buf, words[hf_random_below(random, HF_TEST_COUNT(words))]);
 }
 
-/* Cause one random event at a random connection. */
+/* Send a random request over a random connection. Sometimes close and reopen
+ * the connection first. */
 static void disturb(struct hf_node *node, struct hf_random *random)
 {
     uint64_t conn = 1 + hf_random_below(random, HF_FAKE_CONNS - 1);
@@ -353,8 +355,8 @@ static void disturb(struct hf_node *node, struct hf_random *random)
     hf_buf_fini(&buf);
 }
 
-/* Valid and random requests, closed connections, lost grants and failures must
- * leave the node in order. */
+/* After valid and random requests, closed connections, lost grants and
+ * failures, the node has freed everything. */
 static void anything_leaves_the_node_in_order(void **state)
 {
     struct hf_node *node = *state;
@@ -394,7 +396,7 @@ static void anything_leaves_the_node_in_order(void **state)
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* 10,000 idle sessions should take less than 60 MiB. */
+/* An idle connection takes less than 2 KiB, so that a node can have many. */
 static void idle_connections_are_small(void **state)
 {
     struct hf_node *node = *state;

@@ -111,7 +111,8 @@ static void commands_of_nodes_do_not_exist(void **state)
     assert_false(node->conns[1].is_closed);
 }
 
-/* A web page can make a browser send an HTTP request to a local port. */
+/* A web page can make a browser send an HTTP request to a local port. The node
+ * must not execute commands in the body of that request. */
 static void a_request_of_a_browser_executes_nothing(void **state)
 {
     struct hf_node *node = *state;
@@ -209,7 +210,7 @@ static void claims_are_looked_up_by_their_nonce(void **state)
                  "*3\r\n$7\r\nunknown\r\n:0\r\n:0\r\n");
 }
 
-/* The reply is the outcome, and not what this node's table shows. */
+/* A LOCK is answered when its outcome is known, not from this node's table. */
 static void a_lock_is_not_answered_before_its_outcome(void **state)
 {
     struct hf_node *node = *state;
@@ -333,8 +334,8 @@ static void a_closed_connection_abandons_what_was_not_sent(void **state)
     assert_int_equal(node->store.table.sessions.count, 0);
 }
 
-/* Without an anchor it is unknown when the lease started, so the node renews
- * it. */
+/* The age of the grant is unknown, so the node does not know when the lease
+ * started, and renews it. */
 static void a_grant_without_an_anchor_is_renewed(void **state)
 {
     struct hf_node *node = *state;

@@ -2,7 +2,7 @@
 #include "node/calls.h"
 
 static struct sim_nodes nodes;
-static struct hf_node_grant pushed; /* the last one that on_grant() got */
+static struct hf_node_grant pushed; /* the last grant that was pushed */
 static unsigned push_count;
 
 static void on_grant(void *arg, uint64_t conn,
@@ -148,7 +148,7 @@ static void leases_of_a_snapshot_start_again(void **state)
     sim_nodes_run(&nodes, 700, NULL, NULL);
     sim_nodes_crash(&nodes, 0, SIM_CRASH_LOSE, false);
     sim_nodes_start(&nodes, 0);
-    assert_true(is_held(leader, "k")); /* the snapshot has it */
+    assert_true(is_held(leader, "k")); /* restored from the snapshot */
     sim_nodes_run(&nodes, 900, NULL, NULL);
     assert_true(is_held(leader, "k"));
     sim_nodes_run(&nodes, 300, NULL, NULL);
@@ -266,8 +266,8 @@ static void a_new_leader_waits_before_it_closes_sessions(void **state)
     assert_true(has_session(leader, attached));
 }
 
-/* The log has the LOCK right before a CLOSE that was made without regard to it;
- * such a CLOSE has no effect. */
+/* In the log, the LOCK is right before a CLOSE that does not take it into
+ * account. Such a CLOSE has no effect. */
 static void a_command_that_races_ahead_of_close_saves_its_session(void **state)
 {
     struct sim_node *leader = start(1);

@@ -75,7 +75,7 @@ static inline void one_start(struct one *one)
 }
 
 /* Let the node start with a snapshot at `index`, and a log that begins after
- * it. */
+ * it. `members` must outlive one_start(); the caller frees it. */
 static inline void one_load_snapshot(struct one *one, uint64_t index,
                                      uint64_t term, struct hf_buf *members)
 {
@@ -126,7 +126,7 @@ static inline void one_persist(struct one *one)
 }
 
 /* Receive `count` entries of `term` after (prev_index, prev_term), from the
- * leader of `term`. */
+ * leader of `term`, whose commit index is `commit`. */
 static inline enum hf_err one_append(struct one *one, uint64_t leader,
                                      uint64_t term, uint64_t prev_index,
                                      uint64_t prev_term, uint32_t count,

@@ -577,9 +577,9 @@ static void a_leader_that_is_heard_again_is_not_replaced(void **state)
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* Elect the node, commit a command, follow another leader and install a
- * snapshot, until a step fails. The state of an engine whose step returned
- * HF_ENOMEM is unchanged, so the step is repeated. */
+/* Let a leader append commands, follow another leader and install a snapshot. A
+ * step that returned HF_ENOMEM has changed nothing, so it is repeated. Returns
+ * false if the engine has failed. */
 static bool run_life(struct one *one)
 {
     struct hf_bytes command = {"abc", 3};

@@ -187,11 +187,11 @@ static void the_most_complete_log_stands_for_election(void **state)
     report(&lost, 3, 5, 5, 10);
     assert_false(hf_lost_elects(&lost, 5, 1000)); /* node 3 has a later term */
     report(&lost, 2, 5, 5, 9);
-    assert_false(hf_lost_elects(&lost, 5, 1000)); /* and a longer log */
+    assert_false(hf_lost_elects(&lost, 5, 1000)); /* node 3 has a longer log */
     report(&lost, 2, 5, 5, 11);
     assert_true(hf_lost_elects(&lost, 5, 1000));
     report(&lost, 3, 5, 5, 11);
-    assert_true(hf_lost_elects(&lost, 5, 1000)); /* the lowest id of equals */
+    assert_true(hf_lost_elects(&lost, 5, 1000)); /* equal logs: the lowest id */
     report(&lost, 1, 5, 5, 11);
     assert_false(hf_lost_elects(&lost, 5, 1000));
 }

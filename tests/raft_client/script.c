@@ -260,7 +260,8 @@ void script_open(const char *url)
         hf_client_open(url ? url : URL, &opts, &env, &script.client), HF_OK);
 }
 
-/* Run one turn, or advance the clock to the next timer. */
+/* Run one turn. If nothing is due, advance the clock to the next timer first.
+ * Returns false, with the clock at `until`, if that timer is later. */
 static bool step_client(hf_time until)
 {
     hf_time next = hf_loop_next_timer(script.client);

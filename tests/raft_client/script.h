@@ -1,9 +1,10 @@
 /* script.h - nodes of a cluster that a test controls.
  *
  * A client of raft: runs over a simulated network, with a clock that the test
- * moves. The nodes answer HELLO, OPEN, ATTACH, PING, UNWATCH and DETACH by
- * themselves; the test gets all other requests and replies to them, in any
- * order or not at all. Failures are cmocka assertions. */
+ * moves. The nodes answer HELLO, OPEN, ATTACH, PING and UNWATCH by themselves,
+ * and count DETACH without a reply. The test gets all other requests and
+ * replies to them, in any order or not at all. Failures are cmocka
+ * assertions. */
 #ifndef HF_TESTS_RAFT_CLIENT_SCRIPT_H
 #define HF_TESTS_RAFT_CLIENT_SCRIPT_H
 
@@ -20,7 +21,7 @@ struct script_node {
     bool stopped;      /* connections are accepted, but nothing is answered */
     bool stalled;      /* OPEN and ATTACH are not answered */
     uint64_t leader;   /* 1 is the first node; 0: unknown */
-    const char *where; /* the leader's address; NULL: that of the URL */
+    const char *where; /* the leader's address; NULL: as in the URL */
     const char *hello; /* sent as the reply to HELLO, unless NULL */
     const char *cluster;
 };
@@ -39,7 +40,7 @@ struct script_stream {
 /* A request that the test has to answer. */
 struct script_request {
     struct hf_mux_request mux;
-    struct hf_command command; /* of a DO; its strings are not valid */
+    struct hf_command command; /* of a DO; its strings are dangling */
     unsigned stream;
     hf_time at;
 };
@@ -52,7 +53,7 @@ struct script {
     unsigned request_count, taken;
     unsigned opens, attaches, pings, detaches, unwatches; /* received */
     uint64_t session;       /* the id that OPEN returns */
-    bool gone;              /* ATTACH is answered: no such session */
+    bool gone;              /* the next ATTACH gets: no such session */
     struct hf_nonce secret; /* of the last OPEN or ATTACH */
     hf_time now;
     struct hf_client *client;
@@ -71,22 +72,23 @@ int script_set_up(void **state);
 int script_set_up_open(void **state);
 int script_tear_down(void **state);
 
-/* Open the client with `url`, or with the URL of all nodes if it is NULL. If
+/* Open the client with `url`, or with the URL of all nodes if `url` is NULL. If
  * the URL lists several nodes, the client begins with a random one. */
 void script_open(const char *url);
 
 /* Run the client while its clock advances by `ms`. */
 void script_run(uint32_t ms);
 
-/* Run the client until it has sent a request that the test has to answer,
- * assert that its command is `verb`, and return it. */
+/* Run the client until there is a request that the test has not taken. Assert
+ * that its command is `verb`, and return it. */
 struct script_request *script_take(enum hf_verb verb);
 
 /* Assert that the test has taken all requests. */
 void script_expect_nothing(void);
 
-/* Send a reply over the connection of the request, or a push or bytes over the
- * connection `stream`. */
+/* The first three reply to `request` over its connection: with any reply, with
+ * the result of a command, or with an error. script_push() and script_bytes()
+ * send a push or any bytes over the connection `stream`. */
 void script_reply(const struct script_request *request,
                   const struct hf_mux_reply *reply);
 void script_result(const struct script_request *request,
@@ -108,7 +110,7 @@ void script_kill(unsigned node);
 /* Run the client until the future is done. Frees it and returns its result. */
 enum hf_err script_wait(struct hf_future *future);
 
-/* Start to acquire `key`, with a ttl of 10 s. */
+/* Start to acquire `key`, with a ttl of 10 s and without automatic renewals. */
 struct hf_future *script_lock(const char *key, uint32_t wait_ms,
                               struct hf_lock **lock);
 

@@ -85,8 +85,8 @@ static void unanswered_commands_are_sent_again_in_order(void **state)
     }
 }
 
-/* The lost copy may have been executed, although a node has refused the second
- * copy. */
+/* The lost copy may have been executed, although nodes have refused later
+ * copies. */
 static void a_refused_copy_after_a_lost_one_is_in_doubt(void **state)
 {
     struct hf_lock *lock;

@@ -89,7 +89,7 @@ static void a_name_that_the_url_does_not_list_is_not_resolved(void **state)
 static void a_node_that_lost_its_office_is_no_destination(void **state)
 {
     (void)state;
-    script.nodes[1].leader = 3; /* node 1 still reports 2 as the leader */
+    script.nodes[1].leader = 3; /* node 2 reports leader 3, node 1 leader 2 */
     push_leader(script_stream(), 2, "127.0.0.1:7002");
     script_run(4000);
     assert_int_equal(current_node(), 0);

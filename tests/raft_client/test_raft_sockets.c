@@ -30,7 +30,7 @@ struct server {
     struct connection connections[CONNECTIONS];
     atomic_bool stop;
     atomic_bool stalls;   /* OPEN is not answered */
-    atomic_bool hangs_up; /* closes the connection at the next command */
+    atomic_bool hangs_up; /* closes the connection at each command */
     const char *hello;    /* sent as the reply to HELLO, unless NULL */
     atomic_uint locks;
 };

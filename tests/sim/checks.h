@@ -8,7 +8,8 @@
  *   5. A node's commit index never decreases while it runs.
  *   6. Nodes that have applied the same index have equal states.
  *   7. A node votes for one candidate in a term.
- *   8. A linearizable read sees everything that was acknowledged before it.
+ *   8. A linearizable read sees everything that was acknowledged before it
+ *      started.
  *
  * A violation is a failed assertion. */
 #ifndef HF_TESTS_SIM_CHECKS_H

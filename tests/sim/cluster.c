@@ -147,7 +147,7 @@ static struct sim_node *draw_node(struct sim_cluster *cluster)
                                                                        : NULL;
 }
 
-/* Clients do not know the leader: they ask any node, deposed leaders, too. */
+/* Clients do not know the leader: they ask any node, even a deposed leader. */
 static void act_as_client(struct sim_cluster *cluster)
 {
     struct sim_node *node = draw_node(cluster);
@@ -167,7 +167,8 @@ static void act_as_client(struct sim_cluster *cluster)
 
 /* ---- Faults -------------------------------------------------------------*/
 
-/* Choose the node that a fault hits, more often the leader than others. */
+/* Draw the node that a fault hits: in 60 percent of the cases the leader,
+ * otherwise any node. */
 static unsigned draw_victim(struct sim_cluster *cluster)
 {
     struct sim_node *leader = sim_cluster_leader(cluster);
@@ -201,8 +202,8 @@ static void heal_links(struct sim_cluster *cluster)
     memset(cluster->network.is_cut, 0, sizeof(cluster->network.is_cut));
 }
 
-/* In half of the crashes, the followers notice that their connections to the
- * dead process are reset, unless the link is cut. */
+/* In half of the crashes, followers notice that their connections to the dead
+ * process are reset, unless they are stopped or the link is cut. */
 static void crash_node(struct sim_cluster *cluster, unsigned victim)
 {
     bool notice = draw_chance(cluster, 50);
@@ -258,7 +259,7 @@ static void transfer_leadership(struct sim_cluster *cluster)
                         .peer = 1 + draw_below(cluster, cluster->count)});
 }
 
-/* The connection of one node to the leader breaks, although the leader runs. */
+/* A node loses its connection to the leader, which may still run. */
 static void reset_connection(struct sim_cluster *cluster)
 {
     struct sim_node *node = draw_node(cluster);
@@ -278,8 +279,8 @@ static void draw_odds(struct sim_cluster *cluster)
     };
 }
 
-/* Some flushes take longer than an election, so that entries are replaced before
- * they are durable. */
+/* Some flushes may take longer than an election, so that entries are replaced
+ * before they are durable. */
 static void draw_disk(struct sim_cluster *cluster)
 {
     uint32_t slow_ms = draw_chance(cluster, 30) ? 1000 : 120;

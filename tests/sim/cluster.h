@@ -7,7 +7,7 @@
 
 #include "sim/node.h"
 
-/* The kinds of faults that a seed may draw. */
+/* The size of the cluster, and the kinds of faults that a seed may draw. */
 struct sim_plan {
     unsigned nodes;
     bool swarm;     /* each seed leaves out some of the kinds below */
@@ -34,7 +34,8 @@ struct sim_cluster {
     bool verbose;
 };
 
-/* Start a cluster without faults. */
+/* Start all nodes. Apart from fast and slow clocks, there are no faults before
+ * sim_cluster_torture(). */
 void sim_cluster_init(struct sim_cluster *cluster, uint64_t seed,
                       const struct sim_plan *plan);
 void sim_cluster_fini(struct sim_cluster *cluster);
@@ -45,10 +46,12 @@ void sim_cluster_run(struct sim_cluster *cluster, uint32_t ms);
 /* Let time pass while clients act and faults happen. */
 void sim_cluster_torture(struct sim_cluster *cluster, uint32_t ms);
 
-/* End all faults, except that the first `dead` nodes stay down. */
+/* End all faults except fast and slow clocks. Afterwards the first `dead` nodes
+ * are down, and all others run. */
 void sim_cluster_heal(struct sim_cluster *cluster, unsigned dead);
 
-/* Check that the running nodes commit, apply and answer reads. */
+/* Check that the running nodes commit and apply a new entry, and that a read is
+ * answered. */
 void sim_cluster_check_progress(struct sim_cluster *cluster);
 
 /* The running node that leads in the highest term, or NULL. */

@@ -130,8 +130,9 @@ void sim_conns_start(struct sim_nodes *nodes, unsigned number)
     }
 }
 
-/* A process that dies closes its connections. A machine that dies does not: the
- * other nodes notice when they connect to the next process of the node. */
+/* If only the process dies, nodes that are connected to it see the connections
+ * closed. If the machine dies (`silent`), they notice nothing until they
+ * connect to the next process of the node. */
 void sim_conns_stop(struct sim_nodes *nodes, unsigned number, bool silent)
 {
     for (unsigned i = 0; i < nodes->count; i++) {
@@ -192,7 +193,8 @@ static void on_arrive(struct sim_event *event)
         sim_schedule_set(&nodes->schedule, event, nodes->schedule.now + 10);
         return;
     }
-    /* Remove it first: the node may close the connection, and free the rest. */
+    /* Remove the segment first: the node may close the connection, which frees
+     * all segments in the list. */
     hf_dlist_remove(&segment->link);
     if (to->node && segment->number == conn->link) {
         hf_node_set_time(to->node, sim_node_now(to));
@@ -270,7 +272,7 @@ void sim_nodes_cut(struct sim_nodes *nodes, unsigned from, unsigned to)
     nodes->conns[from][to].is_cut = true;
 }
 
-/* End all cuts. Some connections have broken meanwhile, others continue. */
+/* A connection that was cut continues or has broken, at random. */
 void sim_nodes_heal(struct sim_nodes *nodes)
 {
     for (unsigned i = 0; i < nodes->count * nodes->count; i++) {

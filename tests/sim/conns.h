@@ -7,8 +7,9 @@
 void sim_conns_init(struct sim_nodes *nodes);
 void sim_conns_fini(struct sim_nodes *nodes);
 
-/* Node `number` has started, or goes down. The other nodes see its connections
- * closed, unless it is `silent`. */
+/* Call sim_conns_start() when node `number` has started, and sim_conns_stop()
+ * when it has gone down. The other nodes then see their connections to it
+ * closed, unless `silent` is set. */
 void sim_conns_start(struct sim_nodes *nodes, unsigned number);
 void sim_conns_stop(struct sim_nodes *nodes, unsigned number, bool silent);
 

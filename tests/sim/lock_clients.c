@@ -53,7 +53,7 @@ static void on_done(struct hf_node_request *request,
     wake_in(client, 0);
 }
 
-/* Choose a node at random, and connect to it if it is up. */
+/* Choose a node at random. If it is up, attach the session to it. */
 static void move(struct lock_client *client)
 {
     struct sim_nodes *nodes = client->all->nodes;
@@ -72,7 +72,8 @@ static void move_and_wait(struct lock_client *client)
     wake_in(client, 10);
 }
 
-/* Send the request, or send it again. */
+/* Send the request, for the first time or again. If the node is down, choose
+ * another node and retry later. */
 static void ask(struct lock_client *client)
 {
     struct sim_node *node = node_of(client);
@@ -111,7 +112,7 @@ static void send(struct lock_client *client, struct hf_command *command,
 static void go_idle(struct lock_client *client)
 {
     client->step = STEP_IDLE;
-    client->has_lock_op = false; /* the result of an open LOCK stays unknown */
+    client->has_lock_op = false; /* the result of a LOCK may stay unknown */
     wake_in(client, 1 + below(client, 100));
 }
 
@@ -186,7 +187,8 @@ static void cancel(struct lock_client *client)
 
 /* ---- Grants -------------------------------------------------------------*/
 
-/* The lease started at `base` or later; see docs/semantics.md. */
+/* Set `valid_until` for a lease that started at `base` or later; see
+ * docs/semantics.md. */
 static void count_validity(struct lock_client *client, hf_time base)
 {
     hf_time end =
@@ -203,7 +205,7 @@ static void hold(struct lock_client *client)
     wake_in(client, 1 + below(client, client->ttl_ms / 2));
 }
 
-/* Hold the lock if it is valid, by a lease that began at `base` or later.
+/* Hold the lock if its lease, which began at `base` or later, is still valid.
  * Otherwise renew it first. */
 static void on_granted(struct lock_client *client, hf_time base)
 {
@@ -437,7 +439,7 @@ static void on_wake(struct sim_event *event)
     else if (client->step == STEP_CONFIRM && !client->is_confirming)
         confirm_grant(client);
     else
-        ask(client); /* again, because the node was down or has gone down */
+        ask(client); /* again: the node was down, or the request failed */
 }
 
 /* ---- Nodes --------------------------------------------------------------*/

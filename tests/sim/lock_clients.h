@@ -24,7 +24,7 @@ enum lock_step {
     STEP_LOCK,
     STEP_WAIT,    /* in the queue */
     STEP_LOOKUP,  /* looks up whether it is still in the queue */
-    STEP_CONFIRM, /* was granted the key, and renews to learn its validity */
+    STEP_CONFIRM, /* has the key, and renews it if its validity is unknown */
     STEP_HOLD,
     STEP_RENEW,
     STEP_UNLOCK,
@@ -55,12 +55,12 @@ struct lock_client {
     uint64_t token;
     hf_time lock_sent, renew_sent; /* first sends, by its own clock */
     hf_time valid_until;           /* by its own clock */
-    hf_time pushed_base;           /* if has_base: earliest start of a lease */
+    hf_time pushed_base; /* if has_base: earliest start of the lease */
     bool has_base;
     bool is_confirming; /* the RENEW of STEP_CONFIRM is under way */
     hf_time hold_until, wait_until;
     size_t lock_op, op; /* numbers of operations in the recorder */
-    bool has_lock_op;   /* the LOCK has not ended */
+    bool has_lock_op;   /* the operation `lock_op` has not ended */
 };
 
 struct lock_clients {
@@ -78,7 +78,8 @@ void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
                        uint64_t seed);
 void lock_clients_fini(struct lock_clients *clients);
 
-/* A node has started, or goes down: requests to it are not answered. */
+/* Call these when a node has started, and before it goes down. Requests to a
+ * node that goes down are sent again. */
 void lock_clients_on_start(struct lock_clients *clients, struct sim_node *node);
 void lock_clients_on_down(struct lock_clients *clients, struct sim_node *node);
 

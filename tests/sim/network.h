@@ -12,15 +12,15 @@
 /* The probabilities are per thousand frames. */
 struct sim_network_odds {
     unsigned lose, repeat, slow;
-    uint32_t quick_ms; /* the longest delay of most frames */
-    uint32_t slow_ms;  /* the longest delay of slow frames */
+    uint32_t quick_ms; /* most frames take 1 to quick_ms + 1 ms */
+    uint32_t slow_ms;  /* slow frames take 1 to slow_ms + 1 ms */
 };
 
 struct sim_network {
     struct sim_schedule *schedule;
     struct hf_random *random;
     struct sim_network_odds odds;
-    /* [from][to]; a cut also loses the frames that are on their way. */
+    /* [from][to]; frames that arrive during a cut are lost. */
     bool is_cut[SIM_NODES_MAX][SIM_NODES_MAX];
     struct hf_dlist flying;
     /* Called when a frame arrives. Returns 0, or the time at which the frame is

@@ -81,7 +81,8 @@ void sim_node_send(struct sim_node *node, const struct hf_message *message,
         outgoing->vote_term = message->term;
 }
 
-/* Send a message that is not the engine's to all other voters. */
+/* Send a message that the engine did not make, such as a round, to all other
+ * voters. */
 void sim_node_send_to_voters(struct sim_node *node, struct hf_message message)
 {
     for (size_t i = 0; i < node->members.count; i++) {
@@ -163,8 +164,8 @@ static void apply_commits(struct sim_node *node, uint64_t commit)
     sim_node_answer_reads(node);
 }
 
-/* Take a snapshot if `snapshot_every` entries were applied since the last one,
- * and all of them are durable. */
+/* Take a snapshot if `snapshot_every` entries were applied since the last one
+ * and are durable, unless a snapshot is being taken or installed. */
 static void take_snapshot(struct sim_node *node)
 {
     struct sim_write *write;
@@ -237,7 +238,7 @@ static void check_entries(struct sim_node *node)
     node->unchecked = node->engine.log.last + 1;
 }
 
-/* Tell followers the commit index, if no append of this update contained it. */
+/* Send the commit index to followers to which no append has sent it yet. */
 static void tell_commits(struct sim_node *node)
 {
     struct hf_message message;

@@ -1,8 +1,8 @@
 /* node.h - one simulated raft node: an engine with its disk, timers and peers.
  *
  * It does what a real node does with an update of the engine, and nothing more:
- * store, send in order when the write before is durable, apply, answer reads.
- * The state machine is a hash of the commands that were applied. */
+ * store, send each message once the writes before it are durable, apply, answer
+ * reads. The state machine is a hash of the commands that were applied. */
 #ifndef HF_TESTS_SIM_NODE_H
 #define HF_TESTS_SIM_NODE_H
 
@@ -48,12 +48,12 @@ struct sim_node {
     struct hf_dlist outbox;
     struct sim_event timer;
     struct sim_event retry;         /* repeats rounds and snapshots */
-    bool is_sending[SIM_NODES_MAX]; /* a snapshot is being sent, by peer */
+    bool is_sending[SIM_NODES_MAX]; /* by peer: a snapshot is being sent */
     uint64_t durable_write;
     uint64_t applied, hash;
     uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
     struct sim_event flushed;
-    uint64_t flushed_write; /* durable, but a stopped process has not seen it */
+    uint64_t flushed_write; /* last durable write, unseen while stopped */
     bool is_taking;         /* a snapshot is being written */
     struct sim_snapshot taking;
     struct sim_snapshot installing;
@@ -66,7 +66,8 @@ void sim_node_init(struct sim_node *node, uint64_t id,
                    const struct hf_membership *members);
 void sim_node_fini(struct sim_node *node);
 
-/* Start from what is on the disk, or crash. */
+/* sim_node_start() starts the node from what is on its disk. sim_node_crash()
+ * ends it, and may lose writes that are not durable. */
 void sim_node_start(struct sim_node *node);
 void sim_node_crash(struct sim_node *node);
 
@@ -91,14 +92,17 @@ hf_time sim_node_deliver(struct sim_node *node, unsigned from,
 
 /* ---- Between node.c and node_receive.c ----------------------------------*/
 
-/* Queue a message until the write `after` is durable, and send what waits for
- * durable writes, in order. */
+/* sim_node_send() queues a message until the write `after` is durable.
+ * sim_node_send_outbox() sends queued frames in order, up to the first one
+ * whose write is not durable. */
 void sim_node_send(struct sim_node *node, const struct hf_message *message,
                    uint64_t after);
 void sim_node_send_outbox(struct sim_node *node);
 void sim_node_send_to_voters(struct sim_node *node, struct hf_message message);
 
-/* Start a round if reads need one; answer the reads that can be answered. */
+/* sim_node_start_round() starts a round if a read needs one; with `again`, if
+ * any read still waits. sim_node_answer_reads() answers the reads whose round
+ * has ended and whose entries are applied. */
 void sim_node_start_round(struct sim_node *node, bool again);
 void sim_node_answer_reads(struct sim_node *node);
 

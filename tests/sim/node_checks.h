@@ -1,9 +1,10 @@
-/* node_checks.h - what must be true of simulated nodes after every turn.
+/* node_checks.h - what must be true of simulated nodes.
  *
+ * After every turn:
  *   - nodes apply equal entries at equal indexes, before and after restarts;
- *   - nodes that have applied the same entries have equal tables;
- *   - a term has one leader;
- *   - no node stops by itself. */
+ *   - a term has at most one leader;
+ *   - no node stops by itself.
+ * At the end, nodes that have applied the same entries have equal tables. */
 #ifndef HF_TESTS_SIM_NODE_CHECKS_H
 #define HF_TESTS_SIM_NODE_CHECKS_H
 

@@ -93,7 +93,7 @@ static void change_disk(struct node_faults *faults)
     faults->nodes->odds.slow_disk_ms = below(faults, 3) == 0 ? 1500 : 20;
 }
 
-/* The disk of a node is full, or has space again. */
+/* Leave a node little space on its disk, or end the limit. */
 static void fill_disk(struct node_faults *faults)
 {
     struct sim_disk *disk = faults->nodes->list[choose_node(faults)].disk;
@@ -116,7 +116,8 @@ static void leave(struct node_faults *faults)
 }
 
 /* A crash during a flush hits a leader before it can answer its clients. A node
- * that has left ends as a process does, so its disk keeps what was written. */
+ * that has shut down exits without a power failure, so its disk keeps all that
+ * was written. */
 void node_faults_on_turn(struct node_faults *faults, struct sim_node *node)
 {
     if (faults->leaving == node && hf_node_has_left(node->node)) {

@@ -26,14 +26,14 @@ struct node_faults {
     struct node_faults_restart restarts[SIM_NODES];
     bool is_ending;
     uint64_t crashes, cuts, pauses;
-    struct sim_node *leaving; /* shuts down cleanly; NULL: none */
+    struct sim_node *leaving; /* node that is shutting down, or NULL */
 };
 
 void node_faults_init(struct node_faults *faults, struct sim_nodes *nodes,
                       const struct node_faults_plan *plan, uint64_t seed);
 
-/* Call this after each turn of a node. It may crash the node during a flush,
- * and ends a node that has shut down. */
+/* Call this after each turn of a node. It may crash the node during a flush. If
+ * the node has shut down, it ends the node and restarts it later. */
 void node_faults_on_turn(struct node_faults *faults, struct sim_node *node);
 
 /* End all faults, and start all nodes. */

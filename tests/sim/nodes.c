@@ -20,8 +20,8 @@ hf_time sim_node_now(const struct sim_node *node)
     return node->ahead + now + now * node->drift / 1000000;
 }
 
-/* The simulated time at which the node's clock shows `local`, or a little
- * later. */
+/* About the simulated time at which the node's clock shows `local`; always
+ * later than now. */
 static hf_time global_time(const struct sim_node *node, hf_time local)
 {
     hf_time at;
@@ -221,8 +221,8 @@ void sim_nodes_start_all(struct sim_nodes *nodes)
         sim_nodes_start(nodes, i);
 }
 
-/* Let the power fail after a few changes of the disk, so that a flush or upkeep
- * that is running is written in part. */
+/* Let the power fail after a few changes of the disk, so that a flush, upkeep
+ * or job that is running is written in part. */
 static void interrupt_disk_work(struct sim_node *node)
 {
     struct sim_nodes *nodes = node->nodes;

@@ -26,7 +26,7 @@ struct sim_conn {
     uint64_t link;    /* 0: not connected */
     uint64_t greeted; /* the last link on which a HELLO was sent */
     bool is_cut;
-    hf_time last;         /* when the last bytes arrive */
+    hf_time last;         /* when the last bytes in order arrive */
     hf_time hello;        /* when the first bytes arrive */
     struct hf_dlist sent; /* bytes that have not arrived */
     struct sim_event connect;
@@ -51,7 +51,7 @@ struct sim_node {
     struct hf_error error; /* why it has stopped */
 };
 
-/* The probabilities are per thousand. */
+/* `lose`, `repeat` and `overtake` are probabilities per thousand messages. */
 struct sim_nodes_odds {
     unsigned lose, repeat, overtake;
     uint32_t delay_ms;     /* the longest delay of most messages */
@@ -70,7 +70,7 @@ struct sim_nodes {
     uint64_t last_link;
     struct sim_nodes_odds odds;
     uint64_t segment_size;    /* change it before the first start */
-    struct hf_node_opts opts; /* change it before the first start */
+    struct hf_node_opts opts; /* read at each start of a node */
     struct hf_node_member members[SIM_NODES];
     uint64_t hash; /* of everything that was sent */
 
@@ -90,8 +90,8 @@ void sim_nodes_start(struct sim_nodes *nodes, unsigned number);
 void sim_nodes_start_all(struct sim_nodes *nodes);
 
 /* Crash a node. `pattern` says what its disk keeps of what was not synced. The
- * other nodes see their connections closed and refused, unless it is
- * `silent`. */
+ * other nodes see their connections to it closed and refused, unless `silent`
+ * is set. */
 void sim_nodes_crash(struct sim_nodes *nodes, unsigned number,
                      enum sim_crash pattern, bool silent);
 
@@ -103,7 +103,7 @@ void sim_nodes_pause(struct sim_nodes *nodes, unsigned number, uint32_t ms);
 void sim_nodes_cut(struct sim_nodes *nodes, unsigned from, unsigned to);
 void sim_nodes_heal(struct sim_nodes *nodes);
 
-/* Close a connection. It connects again later. */
+/* Break the connection from `from` to `to`. `from` connects again later. */
 void sim_nodes_reset(struct sim_nodes *nodes, unsigned from, unsigned to);
 
 /* Let the node have a turn soon: something was submitted. */

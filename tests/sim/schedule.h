@@ -30,8 +30,8 @@ void sim_schedule_set(struct sim_schedule *schedule, struct sim_event *event,
 void sim_schedule_cancel(struct sim_schedule *schedule,
                          struct sim_event *event);
 
-/* Fire the next event. If there is none until `until`, set the clock to `until`
- * and return false. */
+/* Fire the next event. If none is due by `until`, set the clock to `until` and
+ * return false. */
 bool sim_schedule_step(struct sim_schedule *schedule, hf_time until);
 
 #endif

@@ -47,7 +47,7 @@ struct hf_disk *sim_disk_attach(struct sim_disk *disk);
  *
  * Operations are counted from 1; sim_disk_ops() is the number so far. Changes
  * are creating, writing, prewriting, truncating, syncing, renaming and
- * removing. Other operations only read. */
+ * removing. Other operations do not change the disk. */
 uint64_t sim_disk_ops(const struct sim_disk *disk);
 uint64_t sim_disk_changes(const struct sim_disk *disk);
 
@@ -56,8 +56,9 @@ uint64_t sim_disk_changes(const struct sim_disk *disk);
 void sim_disk_power_off_at(struct sim_disk *disk, uint64_t change);
 bool sim_disk_is_off(const struct sim_disk *disk);
 
-/* Operation number `op` returns `rc`, and all later ones too if `forever`. If it
- * is a sync, what it should have written never becomes durable. */
+/* Operation number `op` returns `rc`, and all later ones too if `forever`. If
+ * it syncs a file, the bytes that it should have written never become
+ * durable. */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t op, int rc, bool forever);
 
 /* With `on`, each write transfers at most one sector. */
@@ -72,7 +73,8 @@ uint64_t sim_disk_used(const struct sim_disk *disk);
 void sim_disk_on_sync(struct sim_disk *disk, void (*hook)(void *arg),
                       void *arg);
 
-/* Lose what is not durable, turn the power on again and forget all faults. No
+/* Lose unsynced changes as `pattern` says, turn the power on again, forget all
+ * faults, and count operations from 1 again. `seed` is for SIM_CRASH_RANDOM. No
  * program may be attached. */
 void sim_disk_crash(struct sim_disk *disk, enum sim_crash pattern,
                     uint64_t seed);

@@ -75,11 +75,13 @@ void *sim_disk_allocate(size_t size);
 struct sim_inode *sim_disk_new_inode(struct sim_disk *sim);
 void sim_disk_free_inode(struct sim_inode *inode);
 
-/* Resize what programs see, or a version of it. */
+/* sim_disk_resize_inode() resizes the version of a file that programs see.
+ * sim_disk_resize_version() resizes any version. */
 void sim_disk_resize_inode(struct sim_inode *inode, uint64_t size);
 void sim_disk_resize_version(struct sim_version *version, uint64_t size);
 
-/* Make one sector durable, or all sectors and the size. */
+/* sim_disk_keep_sector() makes one sector durable, and sim_disk_sync_inode()
+ * all sectors and the size. */
 void sim_disk_keep_sector(struct sim_inode *inode, uint64_t sector);
 void sim_disk_sync_inode(struct sim_inode *inode);
 

@@ -17,7 +17,7 @@ static void copy_entries(struct hf_entries *to, const struct hf_entries *from,
 
 /* ---- Writes -------------------------------------------------------------*/
 
-/* Replace the tail of the log by up to `max` entries of the write. */
+/* Replace the tail of the log with up to `max` entries of the write. */
 static void apply_entries(struct sim_storage *storage, struct sim_write *write,
                           uint64_t max)
 {

@@ -28,7 +28,7 @@ enum sim_write_kind {
 struct sim_write {
     struct hf_dlist link;
     enum sim_write_kind kind;
-    uint64_t number; /* the engine's */
+    uint64_t number; /* of the engine's write; 0: none */
     uint64_t term, vote;
     uint64_t first; /* ENTRIES: cut from here on; COMPACT: forget up to here */
     struct hf_entries entries;
@@ -40,7 +40,7 @@ struct sim_storage {
     struct hf_random *random;
     uint32_t flush_ms; /* the longest flush */
     struct hf_dlist queue;
-    size_t flushing; /* writes of the queue that the flush contains; 0: none */
+    size_t flushing; /* queued writes in the running flush; 0: no flush */
     struct sim_event flushed;
     void (*on_flushed)(void *arg, uint64_t number);
     void *arg;
@@ -59,7 +59,7 @@ void sim_storage_fini(struct sim_storage *storage);
 struct sim_write *sim_storage_write(struct sim_storage *storage,
                                     enum sim_write_kind kind, uint64_t number);
 
-/* Queue the entries first..last of `log`. */
+/* Queue the entries first..last of `log`, as the engine's write `number`. */
 void sim_storage_write_entries(struct sim_storage *storage, uint64_t number,
                                const struct hf_entries *log, uint64_t first,
                                uint64_t last);

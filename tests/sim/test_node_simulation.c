@@ -1,8 +1,8 @@
 /* test_node_simulation.c - simulations of whole nodes and their clients. A seed
  * decides what clients do, and how network, disks, clocks and processes fail.
- * node_checks.h lists what is checked after every turn. At the end, faults
- * stop, each client must be answered, all leases must expire, and the history
- * of the clients is checked.
+ * node_checks.h lists what is checked. At the end, faults stop, each client
+ * must be answered, all leases must expire, and the history of the clients is
+ * checked.
  *
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
@@ -65,7 +65,7 @@ static int print_seed_of_failure(void **state)
 
 /* ---- One seed -----------------------------------------------------------*/
 
-/* `arg` of the nodes points to the clients. */
+/* The state of one run. The callbacks of `nodes` get `clients` as `arg`. */
 static struct world {
     struct lock_clients clients;
     struct sim_nodes nodes;
@@ -140,8 +140,8 @@ static bool is_equal(void *arg)
     return true;
 }
 
-/* Returns true if all leases have expired, so that no key is held, and all
- * nodes have applied the same entries. */
+/* Returns true if no key is held and all nodes have applied the same
+ * entries. */
 static bool is_empty(void *arg)
 {
     const struct hf_table *table =

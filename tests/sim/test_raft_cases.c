@@ -48,7 +48,7 @@ static void a_better_log_with_an_older_term_is_elected(void **state)
     assert_int_equal(sim_cluster_await_leader(&cluster)->id, 2);
 }
 
-/* Ask `node` for its vote in term 7. */
+/* Let `candidate` ask `node` for its vote in term 7. */
 static void ask_for_vote(struct sim_node *node, uint64_t candidate)
 {
     struct hf_message message = {

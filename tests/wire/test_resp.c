@@ -55,7 +55,8 @@ static enum hf_resp_status take_messages(struct hf_resp_reader *reader,
 }
 
 /* Feed `input` in pieces of `step` bytes. Each piece has an allocation of its
- * own size, so that a sanitizer finds reads beyond it. */
+ * own size, so that a sanitizer finds reads beyond it. Records the messages in
+ * `text`, and returns the last status. */
 static enum hf_resp_status feed_steps(struct hf_resp_reader *reader,
                                       const char *input, size_t size,
                                       size_t step, struct hf_buf *text)
@@ -83,7 +84,8 @@ static void expect_text(struct hf_buf *text, const char *wanted)
     hf_buf_fini(text);
 }
 
-/* Expect that the input is parsed in the same way in pieces of any size. */
+/* Expect that `input` is parsed as `wanted`, in pieces of any size. The reader
+ * expects requests if `requests` is set, and replies otherwise. */
 static void expect_messages(bool requests, const char *input,
                             const char *wanted)
 {
@@ -102,7 +104,8 @@ static void expect_messages(bool requests, const char *input,
     }
 }
 
-/* Expect that the input is rejected in pieces of any size. */
+/* Expect that `input` is rejected with `err` and `cause`, in pieces of any
+ * size. */
 static void expect_broken(bool requests, const char *input, enum hf_err err,
                           const char *cause)
 {
