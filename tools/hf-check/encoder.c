@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Copyright the holdfast authors
  *
- * A line fits if the name of its error is short: the other long strings are at
- * most two, the key and the cell, of HF_OP_TEXT_MAX bytes each, and a byte
- * becomes at most six. */
+ * A line always fits: its long strings are the key, the cell and the name of
+ * the error, of at most HF_OP_TEXT_MAX bytes each, and a byte becomes at most
+ * six. */
 #include "encoder.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-_Static_assert(HF_ENCODER_LINE_MAX >= 2 * 6 * HF_OP_TEXT_MAX + 2048,
-               "a line holds two long texts and a dozen numbers");
+_Static_assert(HF_ENCODER_LINE_MAX >= 3 * 6 * HF_OP_TEXT_MAX + 2048,
+               "a line holds three long texts and a dozen numbers");
 
 struct line {
     const struct hf_check_history *h;

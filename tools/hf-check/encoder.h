@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#define HF_ENCODER_LINE_MAX 16384 /* bytes of a line */
+#define HF_ENCODER_LINE_MAX 24576 /* bytes of a line */
 
 /* Encode one line, with its newline and a terminating zero. `text` has room for
  * HF_ENCODER_LINE_MAX bytes. Returns the length. */
