@@ -656,7 +656,7 @@ struct hf_info {
     const char *owner; /* "" if unknown */
     const char *note;
     uint64_t index; /* index of the newest event; watch from index + 1 */
-    void *storage;  /* the memory of the members above */
+    void *storage;  /* the memory that the members above point to */
     uint64_t reserved[8];
 };
 HF_API void hf_info_fini(struct hf_info *info);
@@ -700,9 +700,10 @@ enum hf_freed {
     HF_FREED_UNSEEN, /* the reason is unknown: its event was missed */
 };
 
-/* Wait until `key` is free. `freed` may be NULL. When this returns, another
- * client may already have acquired the key, so a program that wants to hold the
- * key must acquire it. */
+/* Wait until `key` is free, and set `*freed` to the reason (`freed` may be
+ * NULL). Returns HF_ETIMEDOUT if the key was not free within `wait_ms`. When
+ * this returns, another client may already have acquired the key, so a program
+ * that wants to hold the key must acquire it. */
 HF_API enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, enum hf_freed *freed);
 HF_API enum hf_err hf_wait_free_start(struct hf_client *client,
