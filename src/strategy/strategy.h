@@ -96,11 +96,11 @@ struct hf_answer {
  * until the request is answered. The strategy may use `link` until then.
  *
  * The session of a command. The client submits a command with session 0 if no
- * copy of it can have been executed, and the strategy sets the session in which
- * it sends the command. When the client repeats the command, the session is
- * still set. If that session is gone, the strategy must not send the command in
- * the next one, where it would be new: it answers with session_gone. A strategy
- * whose session lasts until `close` need not look. */
+ * copy of it can have been executed, and the strategy sets the session in
+ * which it sends the command. When the client repeats the command, the session
+ * is still set. If that session is gone, the strategy must not send the
+ * command in the next one, where it would be new: it answers with
+ * session_gone. A strategy whose session lasts until `close` need not check. */
 struct hf_request {
     enum hf_request_kind kind;
     struct hf_command command;
@@ -177,7 +177,8 @@ struct hf_host_ops {
     void (*timer_set)(struct hf_host *host, struct hf_timer *timer, hf_time at);
     void (*timer_remove)(struct hf_host *host, struct hf_timer *timer);
 
-    /* Poll a descriptor, change the polled events, stop polling. */
+    /* fd_add starts to poll fd->fd for fd->events, fd_change applies a new
+     * value of fd->events, and fd_remove stops polling. */
     enum hf_err (*fd_add)(struct hf_host *host, struct hf_fd *fd);
     enum hf_err (*fd_change)(struct hf_host *host, struct hf_fd *fd);
     void (*fd_remove)(struct hf_host *host, struct hf_fd *fd);
@@ -300,8 +301,9 @@ struct hf_strategy {
     void (*close)(void *self);
 };
 
-/* Find the strategy for a scheme. On HF_EUNSUPPORTED, `error` lists the schemes
- * of this build. */
+/* Find the strategy for `scheme`. HF_EUNSUPPORTED: this build has no such
+ * strategy, and `error` lists those that it has; or the module of the strategy
+ * cannot be loaded, and `error` says why. */
 enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error);
