@@ -39,7 +39,7 @@ struct hf_reaper {
     struct hf_reaper_watch watches[HF_REAPER_WATCHES_MAX];
     unsigned next;   /* watch to replace next when all are in use */
     uint64_t wanted; /* session to watch after the transaction; 0: none */
-    struct hf_timer recheck; /* for an ended process whose slot is locked */
+    struct hf_timer recheck; /* for an ended process with a locked slot */
     uint32_t delay_ms;       /* delay of the next recheck */
     int pidfd;        /* process of the waiter that was checked last; or -1 */
     uint64_t session; /* session of the waiter that was checked last */

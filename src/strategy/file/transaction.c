@@ -27,8 +27,8 @@ unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session)
     return HF_ARENA_SLOTS;
 }
 
-/* After the replica was loaded again, grants that it had before may have ended,
- * or were never published. */
+/* Drop the unreported grants if the replica was loaded again, because they may
+ * have ended, or were never published. */
 static void drop_old_grants(struct hf_file *file)
 {
     if (file->replica.reloaded)
