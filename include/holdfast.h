@@ -316,9 +316,10 @@ HF_API enum hf_err hf_open_start(const char *url,
 HF_API enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
                                   hf_done_fn *done, void *arg);
 
-/* The client's capabilities, HF_CAP_FENCE | ..., and the name of one of them,
- * such as "fence". */
+/* The client's capabilities: HF_CAP_FENCE | ... */
 HF_API uint32_t hf_caps(const struct hf_client *client);
+
+/* "fence" for HF_CAP_FENCE; "?" for a value that is no single capability. */
 HF_API const char *hf_cap_name(enum hf_cap cap);
 
 /* Describe the store to people: call `each` with pairs of a name and a text,

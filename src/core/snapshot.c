@@ -307,7 +307,7 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     claim->note_size = (uint8_t)read.note.size;
     claim->sequence = sequence;
     if (ahead + 1 < claim->arrival || (hold->waiters == 1 && ahead > 0))
-        return HF_EPROTO; /* `ahead` must be 0 at first, and increase */
+        return HF_EPROTO; /* `ahead` starts at 0 and increases */
     claim->arrival = ahead + 1;
     return hf_table_pack_data(read.value, read.note, &claim->data);
 }

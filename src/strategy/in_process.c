@@ -288,7 +288,7 @@ enum hf_err hf_in_process_close_session(struct hf_in_process *local,
     const struct hf_command close = {
         .kind = HF_COMMAND_CLOSE,
         .session = session,
-        .sequence = UINT64_MAX, /* inside the store, none can be higher */
+        .sequence = UINT64_MAX, /* close it, whatever it has sent */
     };
     struct hf_result result;
 

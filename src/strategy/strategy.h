@@ -74,8 +74,8 @@ struct hf_answer {
     struct hf_result result; /* a queued claim: HF_EBUSY and its position */
     struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded; may be
                                 set for a LOOKUP that found a grant */
-    uint32_t poll_after_ms;  /* a queued claim: check it again after this time;
-                                0: the client decides */
+    uint32_t poll_after_ms;  /* a queued claim: check it again after this time
+                                at the latest; 0: the client decides */
     bool is_pushed;          /* a queued claim: no push can be lost, so do not
                                 check it before poll_after_ms, even if that is
                                 a long time */
@@ -236,9 +236,9 @@ struct hf_strategy {
      * for a lock run on one machine, and so are suspended together. */
     clockid_t clock;
 
-    /* The client renews a lock when 1/renew_part of its ttl has passed; 0 means
-     * 1/3. A strategy with slow failovers renews earlier, so that more of the
-     * lease is left when a failover begins. */
+    /* By default the client renews a lock when about 1/renew_part of its ttl
+     * has passed; 0 means 1/3. A strategy with slow failovers renews earlier,
+     * so that more of the lease is left when a failover begins. */
     unsigned renew_part;
 
     /* The strategy serves LOOKUP, so the client checks its waiters with it.
@@ -246,8 +246,8 @@ struct hf_strategy {
      * waiter is alive, as redis: needs. */
     bool looks_up;
 
-    /* A push may be lost, so the client checks each waiter after half its ttl,
-     * but after this time at the latest; 0 means about a second. */
+    /* A push may be lost, so the client checks each waiter after about half
+     * its ttl or after about this time, whichever is less; 0 means a second. */
     uint32_t poll_ms;
 
     /* Check `url` and connect. This is the only member that reports a failure,

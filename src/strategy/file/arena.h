@@ -16,7 +16,8 @@
  *      ring has every entry after that;
  *   3. the client in the critical section is alive, or the next client takes
  *      over from it: each client keeps an open file description lock on the
- *      byte of its slot, which the kernel drops when the process ends. */
+ *      byte of its slot, which the kernel drops with the process; if a child
+ *      has inherited the lock, hf_slot_is_alive() checks the process itself. */
 #ifndef HF_STRATEGY_FILE_ARENA_H
 #define HF_STRATEGY_FILE_ARENA_H
 

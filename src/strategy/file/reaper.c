@@ -13,9 +13,9 @@
 
 /* ---- Expiring holds -----------------------------------------------------*/
 
-/* Returns true if the client of `session` has died, so that no process keeps
- * its slot locked, and has not detached a lock. A closed session has no slot
- * any more, so this returns false for it. */
+/* Returns true if the client of `session` has died without detaching a lock,
+ * and no process that inherited its descriptor keeps its slot locked. A closed
+ * session has no slot any more, so this returns false for it. */
 static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_transaction_find_slot(file, session);
@@ -307,9 +307,9 @@ static struct hf_dlist *find_next_key(const struct hf_session *own,
     return link;
 }
 
-/* Remove the dead predecessors of our claims, up to REMOVE_MAX of them or until
- * the log is full. Claims that are skipped here are handled in the next
- * call. */
+/* Remove the dead predecessors of our claims, up to REMOVE_MAX of them or
+ * until the log is full. Claims that find_next_key() skips are handled in the
+ * next call. */
 static void remove_predecessors(struct review *review,
                                 const struct hf_session *own)
 {

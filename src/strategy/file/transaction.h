@@ -10,8 +10,8 @@
 #include "strategy/file/replica.h"
 #include "strategy/in_process.h"
 
-/* Clients woken after one transaction at most, besides those with watches.
- * Further clients notice the change when they poll. */
+/* The most clients woken after one transaction, not counting those with
+ * watches. Further clients notice the change when they poll. */
 #define HF_TRANSACTION_WAKES_MAX 16
 
 /* One open client: its slot in the arena, and its replica of the lock table. */
