@@ -282,6 +282,7 @@ HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
  * HF_OK        the server confirmed every release
  * HF_EINDOUBT  timed out: a lock may stay held until its lease expires
  * HF_EDEADLK   called inside a callback; the client is unchanged
+ * HF_ECLOSED   the client is being closed already
  * HF_EFORK     the client belongs to the parent process; it is not freed */
 HF_API enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms);
 
@@ -412,8 +413,9 @@ enum hf_state {
 
 enum hf_lock_event {
     HF_LOCK_EVENT_WAITING = 1, /* queued: see hf_lock_position() */
-    HF_LOCK_EVENT_AT_RISK,     /* half the ttl has passed and renewals fail, or
-                                  renewals are refused: see hf_lock_error() */
+    HF_LOCK_EVENT_AT_RISK,     /* at least half the ttl has passed and renewals
+                                  fail, or renewals are refused: see
+                                  hf_lock_error() */
     HF_LOCK_EVENT_LOST,        /* validity ended without hf_release() */
 };
 
@@ -683,8 +685,9 @@ HF_API enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
                                  hf_done_fn *done, void *arg,
                                  struct hf_future **future);
 
-/* Wait until `key` is held; return at once if it is held already. `info` may be
- * NULL. Returns HF_ETIMEDOUT if the key was not held within `wait_ms`. */
+/* Wait until `key` is held; return at once if it is held already. `info` may
+ * be NULL. Returns HF_ETIMEDOUT if the key was not held within `wait_ms`, or
+ * HF_EUNAVAIL if no server answered in that time. */
 HF_API enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, struct hf_info *info);
 HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
@@ -702,9 +705,10 @@ enum hf_freed {
 };
 
 /* Wait until `key` is free, and set `*freed` to the reason (`freed` may be
- * NULL). Returns HF_ETIMEDOUT if the key was not free within `wait_ms`. When
- * this returns, another client may already have acquired the key, so a program
- * that wants to hold the key must acquire it. */
+ * NULL). Returns HF_ETIMEDOUT if the key was not free within `wait_ms`, or
+ * HF_EUNAVAIL if no server answered in that time. When this returns, another
+ * client may already have acquired the key, so a program that wants to hold
+ * the key must acquire it. */
 HF_API enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, enum hf_freed *freed);
 HF_API enum hf_err hf_wait_free_start(struct hf_client *client,
