@@ -220,7 +220,7 @@ typedef void hf_done_fn(enum hf_err err, void *arg);
     X(FENCE, "fence", 0)     /* the tokens of a key always increase */         \
     X(DURABLE, "durable", 1) /* locks survive a restart of the server */       \
     X(FIFO, "fifo", 2)       /* waiters are granted in order of arrival */     \
-    X(PUSH, "push", 3)       /* waiters are notified; they do not poll */      \
+    X(PUSH, "push", 3)       /* waiters are notified of their grants */        \
     X(STEADY, "steady", 4)   /* leases do not depend on a wall clock */        \
     /* no lock is lost when another server takes over */                       \
     X(FAILOVER_SAFE, "failover-safe", 5)                                       \
@@ -378,9 +378,10 @@ HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
                                   enum hf_err *err);
 
-/* Cancel the operation. It still completes exactly once, with HF_ECANCELED, or
- * with HF_EINDOUBT if it may have changed something. A lock that was granted in
- * the meantime is released. hf_release_start() cannot be canceled. */
+/* Cancel the operation if it is not complete. It still completes exactly once,
+ * with HF_ECANCELED, or with HF_EINDOUBT if it may have changed something. A
+ * lock that was granted in the meantime is released. hf_release_start() cannot
+ * be canceled. */
 HF_API void hf_future_cancel(struct hf_future *future);
 
 /* The error of the operation. The code is HF_OK if the operation has succeeded
@@ -402,7 +403,7 @@ HF_API void hf_future_free(struct hf_future *future);
  *
  * A loss is final: once hf_lock_valid_for() has been false for a claim, no
  * thread sees it true again for that claim, even if a renewal succeeds
- * later. */
+ * later. hf_lock_detach() makes a held handle idle. */
 enum hf_state {
     HF_LOCK_IDLE,
     HF_LOCK_CLAIMING,
@@ -664,7 +665,8 @@ struct hf_info {
 };
 HF_API void hf_info_fini(struct hf_info *info);
 
-/* Read one key. A key that is not held is no error: info->held is false. */
+/* Read one key; free `*info` with hf_info_fini(). A key that is not held is no
+ * error: info->held is false. */
 HF_API enum hf_err hf_read(struct hf_client *client, struct hf_key key,
                            enum hf_consistency how, struct hf_info *info);
 HF_API enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,

@@ -81,8 +81,8 @@
 #define HF_NODE_OUT_MAX 16777216     /* bytes queued for sending to one node */
 
 #define HF_RESP_LINE_MAX 4096     /* bytes of a line of the client protocol */
-#define HF_RESP_ELEMENTS_MAX 1024 /* values of one message of that protocol */
-#define HF_RESP_FRAME_MAX 196608  /* bytes of one message of that protocol */
+#define HF_RESP_ELEMENTS_MAX 1024 /* values in one client protocol message */
+#define HF_RESP_FRAME_MAX 196608  /* bytes of one client protocol message */
 #define HF_LABEL_MAX HF_NOTE_MAX  /* bytes of the label of a session */
 
 #define HF_CLIENTS_MAX 16384 /* client connections of one node */

@@ -138,8 +138,8 @@ struct hf_push_grant {
 
 #define HF_ANY_TOKEN UINT64_MAX /* stands for any lock in `recheck` */
 
-/* An event for a watch. The key and the owner are valid only during the
- * call. */
+/* An event for the watch with the number `watch`. The key and the owner are
+ * valid only during the call of hf_host_ops.event. */
 struct hf_push_event {
     uint64_t watch;
     struct hf_event event;

@@ -66,9 +66,10 @@ struct hf_arena {
 };
 
 /* Open the arena in the directory `path`. Creates it if there is none, and
- * replaces it after a reboot. A new directory gets the mode `mode`; an existing
- * one must not let other users write unless `mode` does. The error text names
- * the file. */
+ * replaces one of another boot, version or directory if no client uses it and
+ * no lease runs. A new directory gets the mode `mode`; an existing one must
+ * not let other users write unless `mode` does. The error text names the
+ * file. */
 enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
                           struct hf_error *error);
 void hf_arena_close(struct hf_arena *arena);

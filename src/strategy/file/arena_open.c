@@ -20,7 +20,7 @@
 
 /* Attempts to open or create "lock", which others may remove meanwhile. */
 #define CREATE_TRIES 100
-#define LOCK_MS 5000 /* the longest wait for the file "lock" */
+#define LOCK_MS 5000 /* the longest wait for "lock" or the directory */
 #define LOCK_DELAY_NS 500000
 #define LOCK_DELAY_MAX_NS 50000000
 

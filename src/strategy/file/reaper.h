@@ -7,10 +7,11 @@
  * queue is, and a waiter that is granted the key is already watched by the next
  * one.
  *
- * A pidfd only wakes the client. The lock on a slot's byte decides whether the
- * slot's client is dead. The kernel drops that lock when the last copy of the
- * descriptor is closed, so a child process that inherited the descriptor keeps
- * the locks. Where a pidfd cannot be opened (another pid namespace, no free
+ * A pidfd that becomes readable only wakes the client. The lock on its slot's
+ * byte then decides whether a holder is dead. The kernel drops that lock when
+ * the last copy of the descriptor is closed, so a child process that inherited
+ * the descriptor keeps the locks. A waiter is dead as soon as its own process
+ * has ended. Where a pidfd cannot be opened (another pid namespace, no free
  * descriptor), waiters notice the death when they poll; the first waiter polls
  * about once a second.
  *

@@ -160,7 +160,7 @@ static void expire_due(struct hf_file *file)
     while (hf_store_take_due(store, now, &expire, 1) > 0) {
         file_run(&file->local, now, &expire, &result);
         if (result.err && result.err != HF_ENOTHELD) {
-            /* no memory or log space; the next transaction retries */
+            /* no memory or disk space; the next transaction retries */
             hf_store_retry_due(store);
             return;
         }

@@ -27,7 +27,7 @@ struct hf_file {
     pid_t busy_pid; /* process that keeps the arena locked; 0: several do */
     struct hf_error failure;
 
-    struct hf_dlist pending; /* requests to retry: the arena was locked */
+    struct hf_dlist pending; /* requests to retry, because is_busy was set */
     struct hf_timer retry;
     struct hf_fd wake_fd;
     struct hf_reaper reaper;
