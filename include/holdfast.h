@@ -220,7 +220,7 @@ typedef void hf_done_fn(enum hf_err err, void *arg);
     X(FENCE, "fence", 0)     /* the tokens of a key always increase */         \
     X(DURABLE, "durable", 1) /* locks survive a restart of the server */       \
     X(FIFO, "fifo", 2)       /* waiters are granted in order of arrival */     \
-    X(PUSH, "push", 3)       /* waiters are notified; they do not poll */      \
+    X(PUSH, "push", 3)       /* waiters are notified of their grants */        \
     X(STEADY, "steady", 4)   /* leases do not depend on a wall clock */        \
     /* no lock is lost when another server takes over */                       \
     X(FAILOVER_SAFE, "failover-safe", 5)                                       \
@@ -282,6 +282,7 @@ HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
  * HF_OK        the server confirmed every release
  * HF_EINDOUBT  timed out: a lock may stay held until its lease expires
  * HF_EDEADLK   called inside a callback; the client is unchanged
+ * HF_ECLOSED   the client is being closed already
  * HF_EFORK     the client belongs to the parent process; it is not freed */
 HF_API enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms);
 
@@ -316,9 +317,10 @@ HF_API enum hf_err hf_open_start(const char *url,
 HF_API enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
                                   hf_done_fn *done, void *arg);
 
-/* The client's capabilities, HF_CAP_FENCE | ..., and the name of one of them,
- * such as "fence". */
+/* The client's capabilities: HF_CAP_FENCE | ... */
 HF_API uint32_t hf_caps(const struct hf_client *client);
+
+/* "fence" for HF_CAP_FENCE; "?" for a value that is no single capability. */
 HF_API const char *hf_cap_name(enum hf_cap cap);
 
 /* Describe the store to people: call `each` with pairs of a name and a text,
@@ -376,9 +378,10 @@ HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
                                   enum hf_err *err);
 
-/* Cancel the operation. It still completes exactly once, with HF_ECANCELED, or
- * with HF_EINDOUBT if it may have changed something. A lock that was granted in
- * the meantime is released. hf_release_start() cannot be canceled. */
+/* Cancel the operation if it is not complete. It still completes exactly once,
+ * with HF_ECANCELED, or with HF_EINDOUBT if it may have changed something. A
+ * lock that was granted in the meantime is released. hf_release_start() cannot
+ * be canceled. */
 HF_API void hf_future_cancel(struct hf_future *future);
 
 /* The error of the operation. The code is HF_OK if the operation has succeeded
@@ -400,7 +403,7 @@ HF_API void hf_future_free(struct hf_future *future);
  *
  * A loss is final: once hf_lock_valid_for() has been false for a claim, no
  * thread sees it true again for that claim, even if a renewal succeeds
- * later. */
+ * later. hf_lock_detach() makes a held handle idle. */
 enum hf_state {
     HF_LOCK_IDLE,
     HF_LOCK_CLAIMING,
@@ -411,8 +414,9 @@ enum hf_state {
 
 enum hf_lock_event {
     HF_LOCK_EVENT_WAITING = 1, /* queued: see hf_lock_position() */
-    HF_LOCK_EVENT_AT_RISK,     /* half the ttl has passed and renewals fail, or
-                                  renewals are refused: see hf_lock_error() */
+    HF_LOCK_EVENT_AT_RISK,     /* at least half the ttl has passed and renewals
+                                  fail, or renewals are refused: see
+                                  hf_lock_error() */
     HF_LOCK_EVENT_LOST,        /* validity ended without hf_release() */
 };
 
@@ -656,12 +660,13 @@ struct hf_info {
     const char *owner; /* "" if unknown */
     const char *note;
     uint64_t index; /* index of the newest event; watch from index + 1 */
-    void *storage;  /* the memory of the members above */
+    void *storage;  /* the memory that the members above point to */
     uint64_t reserved[8];
 };
 HF_API void hf_info_fini(struct hf_info *info);
 
-/* Read one key. A key that is not held is no error: info->held is false. */
+/* Read one key; free `*info` with hf_info_fini(). A key that is not held is no
+ * error: info->held is false. */
 HF_API enum hf_err hf_read(struct hf_client *client, struct hf_key key,
                            enum hf_consistency how, struct hf_info *info);
 HF_API enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
@@ -682,8 +687,9 @@ HF_API enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
                                  hf_done_fn *done, void *arg,
                                  struct hf_future **future);
 
-/* Wait until `key` is held; return at once if it is held already. `info` may be
- * NULL. Returns HF_ETIMEDOUT if the key was not held within `wait_ms`. */
+/* Wait until `key` is held; return at once if it is held already. `info` may
+ * be NULL. Returns HF_ETIMEDOUT if the key was not held within `wait_ms`, or
+ * HF_EUNAVAIL if no server answered in that time. */
 HF_API enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, struct hf_info *info);
 HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
@@ -700,9 +706,11 @@ enum hf_freed {
     HF_FREED_UNSEEN, /* the reason is unknown: its event was missed */
 };
 
-/* Wait until `key` is free. `freed` may be NULL. When this returns, another
- * client may already have acquired the key, so a program that wants to hold the
- * key must acquire it. */
+/* Wait until `key` is free, and set `*freed` to the reason (`freed` may be
+ * NULL). Returns HF_ETIMEDOUT if the key was not free within `wait_ms`, or
+ * HF_EUNAVAIL if no server answered in that time. When this returns, another
+ * client may already have acquired the key, so a program that wants to hold
+ * the key must acquire it. */
 HF_API enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, enum hf_freed *freed);
 HF_API enum hf_err hf_wait_free_start(struct hf_client *client,

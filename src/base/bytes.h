@@ -55,9 +55,9 @@ static inline bool hf_nonce_equal(const struct hf_nonce *a,
     return difference == 0;
 }
 
-/* Use the first bytes of a nonce as its hash. Call this only for nonces that
- * this client drew itself, which are random: other clients could choose nonces
- * that collide. */
+/* Use the first bytes of a nonce as its hash. Use it only for a map of nonces
+ * that this client drew itself, which are random: other clients could choose
+ * nonces that collide. */
 static inline uint64_t hf_nonce_own_hash(const struct hf_nonce *nonce)
 {
     uint64_t hash;

@@ -12,8 +12,8 @@ void hf_heap_fini(struct hf_heap *heap)
     *heap = (struct hf_heap){0};
 }
 
-/* Halve the array when at most a quarter of it is used. If realloc() fails, the
- * array just stays larger than necessary. */
+/* Halve the array when at most a quarter of it is used, but keep the reserved
+ * slots. If realloc() fails, the array just stays larger than necessary. */
 static void shrink_heap(struct hf_heap *heap)
 {
     size_t capacity = heap->capacity / 2;

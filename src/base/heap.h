@@ -48,12 +48,13 @@ static inline bool hf_heap_has(const struct hf_heap_link *link)
     return link->position != 0;
 }
 
-/* The earliest link and its key; NULL and HF_NEVER if the heap is empty. */
+/* The link with the earliest key, or NULL if the heap is empty. */
 static inline struct hf_heap_link *hf_heap_top(const struct hf_heap *heap)
 {
     return heap->count > 0 ? heap->slots[0].link : NULL;
 }
 
+/* The earliest key, or HF_NEVER if the heap is empty. */
 static inline hf_time hf_heap_top_key(const struct hf_heap *heap)
 {
     return heap->count > 0 ? heap->slots[0].key : HF_NEVER;

@@ -5,10 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The value of a digit of either case, or -1. */
+/* The value of the hexadecimal digit `c`, in upper or lower case; -1 if `c` is
+ * not a digit. */
 int hf_hex_digit(char c);
 
-/* Write 2 * size lower-case digits and a NUL. */
+/* Write the `size` bytes at `bytes` to `text`, as 2 * size lower-case digits
+ * and a NUL. */
 void hf_hex_encode(char *text, const void *bytes, size_t size);
 
 /* Decode the first 2 * size characters of `text` into `size` bytes. Returns

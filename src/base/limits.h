@@ -1,4 +1,5 @@
-/* limits.h - the limits of everything that grows.
+/* limits.h - the limits of everything that grows, and the timeouts of the
+ * daemon.
  *
  * Limits that are part of the API are in holdfast.h: HF_KEY_MAX, HF_VALUE_MAX,
  * HF_NOTE_MAX. */
@@ -23,21 +24,21 @@
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */
 
 #define HF_HISTORY_BYTES 262144 /* events kept by memory: and file:, in bytes */
-#define HF_HISTORY_MIN 4096     /* bytes: more than the largest event */
+#define HF_HISTORY_MIN 4096 /* bytes of the smallest history; any event fits */
 #define HF_HISTORY_MAX (1 << 30) /* bytes of the largest history */
 #define HF_WATCH_QUEUE_MAX 1024  /* events queued for the callback of a watch */
 #define HF_LIST_MAX 1048576      /* keys in the result of one hf_list() */
 #define HF_LIST_TIMEOUT_MS 60000 /* deadline of a list that makes progress */
 #define HF_MEMORY_MAX 4096       /* stores of memory: in one process */
-#define HF_HANDLES_MAX 4194304   /* handles of one client; 4 timers for each */
+#define HF_HANDLES_MAX 4194304   /* handles of one client; each has 4 timers */
 
-#define HF_WAL_SEGMENT_SIZE 8388608 /* bytes, unless set at initialisation */
+#define HF_WAL_SEGMENT_SIZE 8388608 /* default size of a segment in bytes */
 #define HF_WAL_SEGMENT_SIZE_MIN 4096
 #define HF_WAL_SEGMENT_SIZE_MAX 1073741824
-#define HF_WAL_SEGMENTS_MAX 1024     /* of one log, unless set otherwise */
-#define HF_WAL_SPARES_MAX 4          /* files kept to become segments */
+#define HF_WAL_SEGMENTS_MAX 1024     /* segments of one log, by default */
+#define HF_WAL_SPARES_MAX 4          /* unused files kept to become segments */
 #define HF_WAL_PENDING_MAX 134217728 /* bytes that wait for a flush */
-#define HF_WAL_BATCH_KEPT 1048576    /* larger buffers are not kept for reuse */
+#define HF_WAL_BATCH_KEPT 1048576    /* bytes; larger buffers are not reused */
 #define HF_WAL_RESERVE_MIN 65536     /* bytes reserved for a snapshot */
 #define HF_SNAPSHOT_CONFIG_MAX 65536 /* bytes of a cluster configuration */
 #define HF_SNAPSHOTS_MAX 64          /* snapshot files in a directory */
@@ -54,54 +55,61 @@
 #define HF_RAFT_APPEND_BYTES 1048576 /* entries of one message, in bytes */
 #define HF_RAFT_APPEND_ENTRIES 4096  /* entries of one message */
 #define HF_RAFT_WRITES_MAX 65536     /* writes that are not durable yet */
-#define HF_RAFT_ROUNDS_MAX 65536     /* reads that wait for a round */
-#define HF_RAFT_ADDRESSES_MAX 32     /* nodes in a URL of raft: */
+#define HF_RAFT_ROUNDS_MAX 65536 /* reads that wait for a round of ReadIndex */
+#define HF_RAFT_ADDRESSES_MAX 32 /* nodes in a URL of raft: */
 
 #define HF_NODE_ELECTION_MS 500
 #define HF_NODE_HEARTBEAT_MS 100
 #define HF_NODE_HISTORY_BYTES 16777216  /* events kept for watches */
-#define HF_NODE_SNAPSHOT_BYTES 16777216 /* of log between two snapshots */
-#define HF_NODE_TRAILING 8192           /* entries kept before a snapshot */
+#define HF_NODE_SNAPSHOT_BYTES 16777216 /* bytes of log between two snapshots */
+#define HF_NODE_TRAILING 8192           /* log entries kept before a snapshot */
 #define HF_NODE_FRAME_MAX 8388608       /* bytes of one frame between nodes */
 #define HF_NODE_FRAME_GOAL 1048576      /* a frame of this size is complete */
 #define HF_NODE_LINKS_MAX 64            /* incoming connections of nodes */
 #define HF_NODE_REQUESTS_MAX 1048576    /* unanswered requests of a node */
 #define HF_NODE_PROPOSALS_MAX 1048576   /* unanswered commands at a leader */
 #define HF_NODE_SUBMIT_MAX 8192         /* commands submitted in one turn */
-#define HF_NODE_SUBMIT_BYTES 4194304    /* and their bytes, roughly */
-#define HF_NODE_PENDING_MAX 67108864    /* bytes of entries not yet durable */
-#define HF_NODE_APPLY_MAX 8192          /* entries applied in one turn */
-#define HF_NODE_EXPIRE_MAX 256          /* EXPIREs proposed in one turn */
-#define HF_NODE_INFLIGHT_MAX 8192       /* entries on the way to one node */
-#define HF_NODE_DETACHED_MS 10000       /* a session without client lives on */
-#define HF_NODE_REPEAT_MS 1000          /* resend what is not answered */
-#define HF_NODE_DISK_RETRY_MS 100       /* between attempts on a full disk */
-#define HF_NODE_SNAPSHOT_PART 262144    /* bytes of a snapshot in a message */
-#define HF_NODE_OUT_MAX 16777216        /* bytes collected for one node */
+#define HF_NODE_SUBMIT_BYTES 4194304 /* bytes submitted in one turn, roughly */
+#define HF_NODE_PENDING_MAX 67108864 /* bytes of entries not yet durable */
+#define HF_NODE_APPLY_MAX 8192       /* entries applied in one turn */
+#define HF_NODE_EXPIRE_MAX 256       /* EXPIREs proposed in one turn */
+#define HF_NODE_INFLIGHT_MAX 8192    /* entries on the way to one node */
+#define HF_NODE_DETACHED_MS 10000 /* life of a session without a connection */
+#define HF_NODE_REPEAT_MS 1000 /* resend a message unanswered for this long */
+#define HF_NODE_DISK_RETRY_MS 100 /* delay of a retry, as after a full disk */
+#define HF_NODE_SNAPSHOT_PART 262144 /* bytes of a snapshot in a message */
+#define HF_NODE_OUT_MAX 16777216     /* bytes queued for sending to one node */
 
 #define HF_RESP_LINE_MAX 4096     /* bytes of a line of the client protocol */
-#define HF_RESP_ELEMENTS_MAX 1024 /* values of one message */
-#define HF_RESP_FRAME_MAX 196608  /* bytes of one message */
+#define HF_RESP_ELEMENTS_MAX 1024 /* values in one client protocol message */
+#define HF_RESP_FRAME_MAX 196608  /* bytes of one client protocol message */
 #define HF_LABEL_MAX HF_NOTE_MAX  /* bytes of the label of a session */
 
-#define HF_CLIENTS_MAX 16384         /* connections of clients of one node */
-#define HF_CLIENT_REQUESTS_MAX 1024  /* requests without a reply of one */
-#define HF_CLIENT_WATCHES_MAX 1024   /* watches of one */
-#define HF_CLIENT_LISTS_MAX 16       /* LISTs of one that run */
-#define HF_CLIENT_OUTPUT_MAX 1048576 /* bytes that one has not read */
-#define HF_CLIENT_ROOM 262144        /* of these, for events and lists */
-#define HF_CLIENT_SLOW_MS 10000      /* closed if it reads nothing so long */
-#define HF_CLIENT_IDLE_MS 30000      /* closed if it sends no request so long */
-#define HF_CLIENT_SWEEP_MS 1000      /* between two searches for these */
-#define HF_CLIENT_TIMEOUT_MS 10000   /* of requests that carry no deadline */
-#define HF_INPUT_MAX 67108864        /* bytes of requests not yet executed */
+#define HF_CLIENTS_MAX 16384 /* client connections of one node */
+
+/* Limits of one client connection. It is closed if it exceeds OUTPUT_MAX,
+ * SLOW_MS or IDLE_MS; IDLE_MS does not apply to a connection without
+ * multiplexing that waits or watches. Beyond ROOM, events and LISTs wait until
+ * the client reads. */
+#define HF_CLIENT_REQUESTS_MAX 1024  /* unanswered requests */
+#define HF_CLIENT_WATCHES_MAX 1024   /* open watches */
+#define HF_CLIENT_LISTS_MAX 16       /* running LISTs */
+#define HF_CLIENT_OUTPUT_MAX 1048576 /* unsent bytes */
+#define HF_CLIENT_ROOM 262144        /* unsent bytes before events and LISTs */
+#define HF_CLIENT_SLOW_MS 10000      /* time in which it reads nothing */
+#define HF_CLIENT_IDLE_MS 30000      /* time in which it sends nothing */
+#define HF_CLIENT_SWEEP_MS 1000      /* interval of checks for these two */
+#define HF_CLIENT_TIMEOUT_MS 10000   /* timeout if a request has no deadline */
+
+/* Limits of all client connections of a node together. */
+#define HF_INPUT_MAX 67108864 /* bytes of requests not yet executed */
 #define HF_UNSENT_MAX                                                          \
-    268435456                      /* bytes that clients have not read; then
-                                        each of them gets little room */
-#define HF_UNANSWERED_MAX 67108864 /* bytes of requests without a reply */
-#define HF_UNANSWERED_LOCK_MAX 58720256 /* of these, with LOCKs */
-#define HF_LIST_PAGE_BYTES 65536        /* of infos in one page of a list */
-#define HF_LIST_PAGE_KEYS 500           /* in one page */
-#define HF_LIST_STEP_KEYS 4096          /* visited in one turn */
+    268435456 /* unsent bytes; beyond this, events and LISTs wait sooner */
+#define HF_UNANSWERED_MAX 67108864      /* bytes of unanswered requests */
+#define HF_UNANSWERED_LOCK_MAX 58720256 /* the same limit when a LOCK arrives */
+
+#define HF_LIST_PAGE_BYTES 65536 /* bytes of infos in one page of a list */
+#define HF_LIST_PAGE_KEYS 500    /* keys in one page of a list */
+#define HF_LIST_STEP_KEYS 4096   /* keys that a list visits in one turn */
 
 #endif

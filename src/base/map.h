@@ -1,9 +1,9 @@
 /* map.h - an intrusive hash map.
  *
  * Linear hashing (Litwin, 1980): an insert adds at most one bucket and a
- * removal merges at most two, so no call stalls to rehash, and an empty map has
- * freed its arrays. No call can fail: if memory for more buckets is not
- * available, the chains get longer.
+ * removal merges at most two, so no call stalls to rehash, and the arrays are
+ * freed as the map empties. No call can fail: if memory for more buckets is
+ * not available, the chains get longer.
  *
  * The caller computes the hashes and compares the keys; the map stores the
  * hashes. */
@@ -45,9 +45,10 @@ void hf_map_insert(struct hf_map *map, struct hf_map_link *link, uint64_t hash);
 /* Remove `link`, which must be in this map. */
 void hf_map_remove(struct hf_map *map, struct hf_map_link *link);
 
-/* The first link with this hash, and the next link with the same hash; NULL if
- * there is none. */
+/* The first link with `hash`, or NULL. The caller compares the keys, because
+ * different keys may have the same hash. */
 struct hf_map_link *hf_map_find(const struct hf_map *map, uint64_t hash);
+/* The next link with the same hash as `link`, or NULL. */
 struct hf_map_link *hf_map_find_next(const struct hf_map_link *link);
 
 /* Iterate over all links in no particular order: pass NULL first; NULL ends the

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A multiple of the words in a block, because refill_from_key() compares it
- * once per block. */
+/* Words generated with one key. This is a multiple of the words in a block,
+ * because refill_from_key() checks the counter only once per block. */
 #define WORDS_PER_KEY 8192
 
 void hf_random_init(struct hf_random *random, uint64_t seed)

@@ -23,7 +23,8 @@ struct hf_random {
     uint8_t block[1024];
 };
 
-/* If `seed` is 0, the key comes from the kernel. */
+/* If `seed` is 0, the bytes are secret and generated with keys from the
+ * kernel; otherwise they are reproducible and depend only on `seed`. */
 void hf_random_init(struct hf_random *random, uint64_t seed);
 
 /* Fill `bytes`. Returns HF_ESYSTEM if getrandom() failed. */

@@ -5,8 +5,8 @@
 
 #include "base/hex.h"
 
-/* Decode %XX escapes in `text` in place. Returns false if an escape is
- * invalid. */
+/* Decode %XX escapes in `text` in place. Returns false if an escape is invalid
+ * or encodes a NUL. */
 static bool decode_percent(char *text)
 {
     char *to = text;

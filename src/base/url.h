@@ -4,9 +4,10 @@
  *     scheme://user:password@hosts/path?name=value
  *
  * Parts are percent-decoded and NUL-terminated. The parser rejects an encoded
- * NUL, characters that are illegal in a URL, and options without a value. The
- * parts point into one copy of the URL, which is wiped before it is freed,
- * because it may contain a password. */
+ * NUL, options without a '=', and bytes that must be percent-encoded: spaces,
+ * control characters, non-ASCII bytes and '#'. The parts point into one copy of
+ * the URL, which is wiped before it is freed, because it may contain a
+ * password. */
 #ifndef HF_BASE_URL_H
 #define HF_BASE_URL_H
 
@@ -24,15 +25,17 @@ struct hf_url {
     const char *user;     /* NULL: none */
     const char *password; /* NULL: none */
     const char *hosts;    /* "a:1,b:2"; NULL if there is no "//" */
-    const char *path;     /* with its leading "/", or the opaque part */
+    /* The path with its leading "/", or the opaque part; "" if there is
+     * neither. */
+    const char *path;
     struct hf_url_param params[HF_URL_PARAMS_MAX];
     size_t param_count;
     char *storage;
     size_t storage_size;
 };
 
-/* Parse `text`. On HF_EINVAL, `error` names the invalid part; it never contains
- * the password. */
+/* Parse `text`. HF_EINVAL: `error` names the invalid part, and never contains
+ * the password. Can also fail with HF_ENOMEM. */
 enum hf_err hf_url_parse(struct hf_url *url, const char *text,
                          struct hf_error *error);
 void hf_url_fini(struct hf_url *url);

@@ -19,11 +19,12 @@
 #include "base/error.h"
 
 #define HF_VERSION_FIRST 1
-#ifndef HF_VERSION_NEWEST   /* a test of upgrades builds a newer one */
-#define HF_VERSION_NEWEST 1 /* known to this build */
+#ifndef HF_VERSION_NEWEST   /* a test of upgrades defines a newer one */
+#define HF_VERSION_NEWEST 1 /* the newest version that this build knows */
 #endif
 
-/* The comments list the members of struct hf_command that a command uses. */
+/* The comments list the members of struct hf_command that a command uses,
+ * besides `session`, `sequence` and `done`. */
 enum hf_command_kind {
     HF_COMMAND_OPEN = 1, /* nonce, note: open a session with this secret and
                             this label */
@@ -49,11 +50,11 @@ struct hf_command {
     uint32_t lease_ms;
     uint32_t generation;
 
-    /* The session that sends the command, the number of the command within
-     * the session, and the lowest number whose result the session may still
-     * need. OPEN, EXPIRE and VERSION come from the driver and have no session.
-     * CLOSE comes from the driver, too: its sequence is the highest that the driver
-     * knows of. */
+    /* The session that sends the command, the number of the command within the
+     * session, and the lowest number whose result the session may still need.
+     * OPEN, CLOSE, EXPIRE and VERSION come from the driver. Of these, only
+     * CLOSE has a session; its sequence is the highest that the driver knows
+     * of. */
     uint64_t session;
     uint64_t sequence;
     uint64_t done;
@@ -71,16 +72,17 @@ struct hf_result {
     uint32_t position; /* LOCK, HF_EBUSY: in the queue, from 1; 0: not queued */
     uint32_t generation; /* renewals since the grant */
     uint64_t token;      /* LOCK, CANCEL: the grant's token; 0: none */
-    uint64_t session;    /* OPEN */
+    uint64_t session;    /* OPEN: the id of the session */
 };
 
-/* Encode with `version`, at most HF_VERSION_NEWEST. buf->failed is set if memory
- * runs out. */
+/* Append `command` to `buf`, encoded with `version`, which is at most
+ * HF_VERSION_NEWEST. Sets buf->failed if memory runs out. */
 void hf_command_encode(const struct hf_command *command, uint8_t version,
                        struct hf_buf *buf);
 
-/* HF_EUNSUPPORTED: the version of the command, or the one that it raises the
- * table to, is newer than HF_VERSION_NEWEST. */
+/* Decode the `size` bytes at `data`. HF_EPROTO: they are malformed.
+ * HF_EUNSUPPORTED: the version of the command, or the version to which it
+ * raises the table, is newer than HF_VERSION_NEWEST. */
 enum hf_err hf_command_decode(struct hf_command *command, const void *data,
                               size_t size);
 
@@ -93,10 +95,11 @@ enum hf_err hf_command_decode_result(struct hf_result *result, const void *data,
  * reader->failed. */
 void hf_command_read_result(struct hf_result *result, struct hf_reader *reader);
 
-/* Whether every field is within its limits for its kind. */
+/* Returns true if the kind of the command is known, and every field is within
+ * the limits of that kind. */
 bool hf_command_is_valid(const struct hf_command *command);
 
-/* Whether a session keeps the results of commands of this kind. */
+/* Returns true if a session keeps the results of commands of this kind. */
 bool hf_command_is_kept(enum hf_command_kind kind);
 
 #endif

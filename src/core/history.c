@@ -16,7 +16,7 @@ struct record {
     uint64_t token;
     uint8_t owner_size;
     bool freed;
-    char bytes[]; /* owner, NUL, key */
+    char bytes[]; /* the owner, a NUL and the key */
 };
 
 _Static_assert(HF_FITS(HF_HISTORY_MAX, uint32_t), "record.size is too small");

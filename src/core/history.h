@@ -10,12 +10,14 @@
 #include "base/limits.h"
 
 struct hf_history {
-    uint8_t *bytes;  /* NULL: no events are kept */
-    uint64_t size;   /* of the ring in bytes, a power of two */
-    uint64_t oldest; /* offset of the oldest record, and of the end; both */
-    uint64_t newest; /* only increase, and are used modulo the size */
-    uint64_t first;  /* index of the oldest event */
-    uint64_t next;   /* index of the next event to be added */
+    uint8_t *bytes; /* NULL: no events are kept */
+    uint64_t size;  /* of the ring in bytes, a power of two */
+    /* Offsets of the oldest record, and of the end of the newest. They only
+     * increase; modulo `size` they are positions in the ring. */
+    uint64_t oldest;
+    uint64_t newest;
+    uint64_t first; /* index of the oldest event */
+    uint64_t next;  /* index of the next event to be added */
 };
 
 struct hf_history_cursor {
@@ -23,24 +25,24 @@ struct hf_history_cursor {
     uint64_t index; /* index of the next event to read */
 };
 
-/* Start to keep events in a ring of at least `size` bytes, from HF_HISTORY_MIN
- * to HF_HISTORY_MAX; the size is rounded up to a power of two. The first event
- * added must have `index`. */
+/* Start to keep events in a ring of at least `size` and HF_HISTORY_MIN bytes,
+ * rounded up to a power of two; `size` is at most HF_HISTORY_MAX. The first
+ * event added must have `index`. Can fail with HF_ENOMEM. */
 enum hf_err hf_history_init(struct hf_history *history, size_t size,
                             uint64_t index);
 void hf_history_fini(struct hf_history *history);
 
-/* Forget all events. The next event added must have `index`. Cursors stay valid:
- * they read DROPPED if they missed events, and skip events that they have
- * read. */
+/* Forget all events. The next event added must have `index`. Cursors stay
+ * valid: they read DROPPED if they missed events, and skip events that they
+ * have read. */
 void hf_history_restart(struct hf_history *history, uint64_t index);
 
 /* Add an event, whose index must be one above that of the last event. */
 void hf_history_add(struct hf_history *history, const struct hf_event *event);
 
-/* A cursor at `index`. If the event at `index` is no longer kept, the cursor
- * first reads a DROPPED event. If that event has not happened yet, the cursor
- * skips all events before it. */
+/* A cursor at `index`. If the event with `index` is no longer kept, the cursor
+ * first reads a DROPPED event. If the event with `index` has not happened yet,
+ * the cursor skips all events before it. */
 struct hf_history_cursor hf_history_seek(const struct hf_history *history,
                                          uint64_t index);
 

@@ -1,7 +1,7 @@
 #include "core/lease.h"
 
-/* Taken leases are at the end of the heap, with a key that is never due. The
- * deadline of a lease is not needed after it was taken: it has passed. */
+/* A taken lease stays in the heap, with a key that is never due. Its deadline
+ * is not needed any more, because it has passed. */
 #define TAKEN HF_NEVER
 #define DEADLINE_MAX (HF_NEVER - 1)
 #define LONG_AGO 0
@@ -43,9 +43,9 @@ void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease)
         return;
     if (is_taken(leases, lease))
         leases->taken--;
-    /* hf_leases_reserve() reserves room for one more lease than exist. One
-     * lease less exists after the drop, so lower the reservation, and the array
-     * can shrink with the number of leases. */
+    /* hf_leases_reserve() reserves room for one more lease than there are.
+     * After the drop there is one lease less, so lower the reservation, and
+     * the array can shrink with the number of leases. */
     leases->heap.reserved = leases->heap.count;
     hf_heap_drop(&leases->heap, &lease->link);
 }

@@ -4,8 +4,8 @@
  * the caller passes `now`, so a test or a replay can pass any instant. Leases
  * are embedded in the objects they belong to; the heap owns none of them.
  *
- * A lease that is due is *taken* by its driver, which sends an EXPIRE. Until that
- * takes effect the lease is not due again.
+ * A lease that is due is *taken* by its driver, which sends an EXPIRE. Until
+ * the EXPIRE takes effect, the lease is not due again.
  *
  * Always true:
  *   1. a lease is never due early, and is taken once, unless it is extended or
@@ -30,8 +30,8 @@ struct hf_leases {
 /* A zeroed struct has no leases: there is no hf_leases_init(). */
 void hf_leases_fini(struct hf_leases *leases);
 
-/* Make room for one more lease. Call this before hf_leases_set() adds a
- * lease. */
+/* Make room for one more lease. Call this before hf_leases_set() adds a lease.
+ * Can fail with HF_ENOMEM. */
 enum hf_err hf_leases_reserve(struct hf_leases *leases);
 
 /* Let `lease` expire at `deadline`, unless it expires later already. A lease

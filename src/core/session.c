@@ -61,8 +61,8 @@ struct hf_session_result *hf_session_find(const struct hf_session *session,
     return result_slot(session, sequence);
 }
 
-/* Move the results from `lowest` on to an array with `capacity` slots, which
- * must be different slots. */
+/* Move the results whose sequence is at least `lowest` to a new array of
+ * `capacity` slots, in which no two of them may have the same slot. */
 static enum hf_err resize_results(struct hf_session *session, uint32_t capacity,
                                   uint64_t lowest)
 {

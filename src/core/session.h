@@ -7,12 +7,12 @@
  * UNLOCK. For the same reason it refuses a LOCK that arrives after a later
  * command, other than a LOCK, of the same nonce.
  *
- * An idle session keeps the result of its last command, and memory for few more:
- * less than 1 KiB in all.
+ * An idle session keeps the result of its last command, and memory for a few
+ * more: less than 1 KiB in all.
  *
  * A LOCK that has to wait returns its position in the queue; when it is
- * granted, the grant overwrites the kept result. A session links its
- * waiters. */
+ * granted, the grant overwrites the kept result. A session has a list
+ * of its waiters. */
 #ifndef HF_CORE_SESSION_H
 #define HF_CORE_SESSION_H
 
@@ -29,13 +29,13 @@ struct hf_session_result {
 };
 
 struct hf_session {
-    struct hf_map_link link;      /* in the table, by id */
-    struct hf_map_link by_secret; /* in the table, until it is closed */
+    struct hf_map_link link;      /* in table->sessions */
+    struct hf_map_link by_secret; /* in table->secrets while it is open */
     struct hf_dlist in_table;     /* in the order of ids */
     uint64_t id;
-    struct hf_nonce secret; /* drawn by the client; zero after the end */
-    uint64_t done;          /* lower results are not needed any more */
-    uint64_t highest;       /* the highest sequence received */
+    struct hf_nonce secret; /* drawn by the client; zero if closed */
+    uint64_t done;    /* results below this sequence are not needed any more */
+    uint64_t highest; /* the highest sequence received */
     struct hf_session_result *results; /* at sequence modulo capacity */
     uint32_t capacity;                 /* a power of two */
     uint32_t holds; /* keys held; a closed session exists until it is 0 */
@@ -63,10 +63,11 @@ enum hf_admission {
     HF_ADMISSION_NO_MEMORY,
 };
 
-/* Decide whether to apply a command. A repeated command gets the kept result. A
- * command is refused with HF_ECANCELED if it is below `done` or a LOCK that
- * arrives late, and with HF_ELIMIT if too many commands are unsettled. A new
- * command leaves the session unchanged, because it may still fail. */
+/* Decide whether to apply a command. A repeated command gets the kept result.
+ * A command is refused with HF_ECANCELED if it is below `done` or a LOCK that
+ * arrives late, and with HF_ELIMIT if it is HF_WINDOW_MAX or more above
+ * `done`. A new command leaves the session unchanged, because it may still
+ * fail. */
 enum hf_admission hf_session_admit(struct hf_session *session,
                                    const struct hf_command *command,
                                    struct hf_result *result);
@@ -81,8 +82,9 @@ void hf_session_keep(struct hf_session *session,
 struct hf_session_result *hf_session_find(const struct hf_session *session,
                                           uint64_t sequence);
 
-/* Make room for results from `done` to `sequence`. Existing results, even those
- * below `done`, stay until hf_session_keep() overwrites their slot. */
+/* Make room for results from `done` to `sequence`. Existing results, even
+ * those below `done`, stay until hf_session_keep() overwrites their slot. Can
+ * fail with HF_ENOMEM. */
 enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
                                uint64_t sequence);
 

@@ -16,10 +16,11 @@
  *     checksum of all bytes before it
  *
  * A claim is: session nonce lease value note. Sessions are ordered by id, holds
- * by token, and waiters by arrival. `ahead` is the number of waiters that were
- * ahead in the queue, not counting those that had left before the first waiter
- * arrived: positions depend on it. Nothing depends on the seed, on capacities or
- * on the number of restores, so equal tables have equal snapshots. */
+ * by token, and waiters by arrival. `ahead` is the number of waiters that
+ * arrived before this one, from the first waiter still in the queue on, even if
+ * they have left the queue since: positions depend on it. Nothing depends on
+ * the seed, on capacities or on the number of restores, so equal tables have
+ * equal snapshots. */
 #define MAGIC UINT32_C(0x54464821) /* "!HFT" */
 #define CHECKSUM_SIZE 8
 #define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
@@ -28,8 +29,9 @@
  * larger value, because the counter could overflow, and tokens would repeat. */
 #define COUNTER_MAX (UINT64_MAX / 2)
 
-/* Waiters are linked to their session with this sequence, so that each goes to
- * the end of the list without a search. sort_waiters() orders them later. */
+/* Decoding first links each waiter to its session with this sequence, so that
+ * the waiter goes to the end of the list without a search. sort_waiters()
+ * orders the list later. */
 #define LATEST UINT64_MAX
 
 static uint64_t checksum(const void *data, size_t size)
@@ -242,7 +244,7 @@ static enum hf_err decode_session(struct hf_table *table,
     return err;
 }
 
-/* The fields of a claim. All except the session point into the input. */
+/* The decoded fields of a claim. `value` and `note` point into the input. */
 struct claim_fields {
     struct hf_session *session;
     struct hf_nonce nonce;
@@ -305,7 +307,7 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     claim->note_size = (uint8_t)read.note.size;
     claim->sequence = sequence;
     if (ahead + 1 < claim->arrival || (hold->waiters == 1 && ahead > 0))
-        return HF_EPROTO; /* it arrived before the waiter ahead of it */
+        return HF_EPROTO; /* `ahead` starts at 0 and increases */
     claim->arrival = ahead + 1;
     return hf_table_pack_data(read.value, read.note, &claim->data);
 }

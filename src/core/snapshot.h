@@ -4,8 +4,9 @@
  * table.h, or it returns HF_EPROTO. The checksum detects accidental damage;
  * because it can be forged, decoding also checks that all numbers are
  * consistent. A snapshot has the version of its table; decoding returns
- * HF_EUNSUPPORTED if that is newer than HF_VERSION_NEWEST. The snapshot does not contain the deadlines, which the driver
- * keeps: after decoding, each lease starts again with hold->lease_ms. */
+ * HF_EUNSUPPORTED if that is newer than HF_VERSION_NEWEST. The snapshot does
+ * not contain the deadlines, which the driver keeps: after decoding, each
+ * lease starts again with hold->lease_ms. */
 #ifndef HF_CORE_SNAPSHOT_H
 #define HF_CORE_SNAPSHOT_H
 

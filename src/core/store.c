@@ -123,7 +123,7 @@ size_t hf_store_take_due(struct hf_store *store, hf_time now,
     struct hf_lease *lease;
 
     if (hf_leases_next_deadline(&store->leases) > now)
-        return 0; /* drivers call this before each command */
+        return 0; /* the common case: drivers call this before each command */
     while (count < max && (lease = hf_leases_take(&store->leases, now))) {
         const struct hf_hold *hold = HF_CONTAINER(lease, struct hf_hold, lease);
 

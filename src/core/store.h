@@ -19,61 +19,68 @@ struct hf_store {
     struct hf_table table;
     struct hf_leases leases;
     struct hf_history history;
-    hf_time now;              /* the time of the running command */
-    struct hf_hold *touched;  /* granted, renewed or queued for by it */
-    hf_table_event_fn *event; /* the driver's, called after the store's */
+    hf_time now; /* the time of the running command */
+    /* The hold of the last event of the running command; NULL if there was no
+     * event, or if the event ended the grant. */
+    struct hf_hold *touched;
+    /* The driver's callback, called after the store has handled an event. */
+    hf_table_event_fn *event;
     void *arg;
 };
 
-/* Keep events for watches in `history_bytes` (history.h), from the start on; 0:
- * keep none until hf_store_enable_history(). Can fail with HF_ENOMEM, but not
- * with 0. */
+/* Initialize an empty store that calls `event` with `arg` for each event.
+ * `history_bytes` is the size of the history (history.h), and this call fails
+ * with HF_ENOMEM if it cannot be allocated. If it is 0, no events are kept
+ * until hf_store_enable_history(), and this call cannot fail. */
 enum hf_err hf_store_init(struct hf_store *store, const struct hf_seed *seed,
                           size_t history_bytes, hf_table_event_fn *event,
                           void *arg);
 void hf_store_fini(struct hf_store *store);
 
-/* Remove all sessions and locks. The next token, session and event are the
- * first. */
+/* Remove all sessions and locks. Tokens, session ids and event indexes start
+ * at 1 again. */
 void hf_store_clear(struct hf_store *store);
 
 /* Replace the contents by a snapshot (core/snapshot). It has no instants, so
- * every lease starts again at `now`, with the longest lease since its grant, and
- * no lease ends early. `since` is `now`, too, which is later than the grant. The
- * history, if there is one, continues after the last event of the snapshot. On
- * HF_EPROTO, HF_EUNSUPPORTED and HF_ENOMEM the store is empty. Reports no
- * events. */
+ * every lease starts again at `now`, with the longest lease since its grant,
+ * and no lease ends early. `since` becomes `now` as well, although the grant
+ * was earlier. The history, if there is one, continues after the last event of
+ * the snapshot. On HF_EPROTO, HF_EUNSUPPORTED and HF_ENOMEM the store is
+ * empty. Reports no events. */
 enum hf_err hf_store_restore(struct hf_store *store, hf_time now,
                              const void *data, size_t size);
 
-/* Run one valid command at `now`. Returns HF_OK, or HF_ENOMEM if memory runs out:
- * then nothing has changed, no event was reported, and result->err is
- * HF_ENOMEM, which is never the result of a command that has run. A driver whose
- * replicas run the same commands must stop then, because the others go on. */
+/* Run one valid command at `now`. Returns HF_OK, or HF_ENOMEM if memory runs
+ * out: then nothing has changed, no event was reported, and result->err is
+ * HF_ENOMEM, which is never the result of a command that has run. A driver
+ * whose replicas run the same commands must stop then, because the others go
+ * on. */
 enum hf_err hf_store_run(struct hf_store *store, hf_time now,
                          const struct hf_command *command,
                          struct hf_result *result);
 
-/* Take leases that are due at `now`, at most `max`: fill in their EXPIRE
- * commands and return how many there are. A lease is not returned again until
- * its EXPIRE has run, except for the next holder; or until it is renewed, which
- * makes the EXPIRE void, and is due again; or after hf_store_retry_due(). Keys
- * are borrowed until the next command. Running an EXPIRE needs no memory. */
+/* Take up to `max` leases that are due at `now`: write an EXPIRE command for
+ * each to `expires`, and return their number. A lease is not taken again
+ * unless it is renewed, which makes its EXPIRE void, and becomes due again, or
+ * hf_store_retry_due() is called. Keys are borrowed until the next command.
+ * Running an EXPIRE needs no memory. */
 size_t hf_store_take_due(struct hf_store *store, hf_time now,
                          struct hf_command *expires, size_t max);
 
-/* Let hf_store_take_due() return all leases that are due, for a driver whose
+/* Let hf_store_take_due() take the taken leases again, for a driver whose
  * EXPIREs may be lost. An EXPIRE that runs twice has an effect once. */
 void hf_store_retry_due(struct hf_store *store);
 
-/* The deadline of the lease of `hold`, and the earliest deadline of the leases
- * that are not taken. */
+/* The deadline of the lease of `hold`, or an earlier instant if the lease was
+ * taken. */
 hf_time hf_store_deadline(const struct hf_store *store,
                           const struct hf_hold *hold);
+/* The earliest deadline of the leases that are not taken; HF_NEVER if there is
+ * none. */
 hf_time hf_store_next_deadline(const struct hf_store *store);
 
-/* Keep events for watches, from the next event on, if none are kept yet. Can
- * fail with HF_ENOMEM. */
+/* Keep events for watches, from the next event on, in a history of `bytes`
+ * bytes. Does nothing if events are kept already. Can fail with HF_ENOMEM. */
 enum hf_err hf_store_enable_history(struct hf_store *store, size_t bytes);
 
 #endif

@@ -30,9 +30,10 @@
 #include "core/lease.h"
 #include "core/session.h"
 
-/* A claim that waits. When it is granted, it leaves the table, and a driver can
- * take it to report the grant (hf_table_take_waiter()). The driver then has
- * `nonce`, `token` and `since`, and can use `in_queue` as a link. */
+/* A claim that waits. When it is granted, it leaves the table, and a driver
+ * can take it to report the grant (hf_table_take_waiter()). The driver then
+ * reads `nonce` and `token`, may store an instant in `since`, and may use
+ * `in_queue` as a link of its own. */
 struct hf_table_waiter {
     struct hf_dlist in_queue;    /* in hold->queue */
     struct hf_dlist in_session;  /* in session->waiting */
@@ -46,7 +47,7 @@ struct hf_table_waiter {
     };
     union {
         uint64_t arrival; /* increases along the queue, perhaps with gaps */
-        hf_time since;    /* after the grant: for the driver */
+        hf_time since;    /* after the grant: set by the driver */
     };
     uint32_t lease_ms;
     uint32_t value_size;
@@ -68,10 +69,12 @@ struct hf_hold {
     uint32_t value_size;
     uint8_t *data; /* value, then note; NULL if both are empty */
 
-    /* For the driver. The table zeroes these members and never reads them. */
+    /* For the driver. The table zeroes these members when it adds the hold,
+     * and never reads them. */
     struct hf_lease lease;
     hf_time since;
-    bool waiter_taken; /* the driver took the waiter of this grant */
+    /* The driver took the waiter of this grant, or of an earlier one. */
+    bool waiter_taken;
 
     bool forced; /* renewals are refused */
     uint16_t key_size;
@@ -126,8 +129,9 @@ struct hf_table {
     struct hf_dlist walks;
 };
 
-/* The table is at HF_VERSION_FIRST. Keys come from users, so keep `seed` secret: users who do not know it cannot
- * choose keys that collide in the hash map. */
+/* Initialize an empty table at HF_VERSION_FIRST, which calls `event` with
+ * `arg` for each event. Keys come from users, so keep `seed` secret: users who
+ * do not know it cannot choose keys that collide in the hash map. */
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
 void hf_table_fini(struct hf_table *table);
@@ -148,9 +152,11 @@ void hf_table_fini(struct hf_table *table);
  *   EXPIRE   HF_OK; HF_ENOTHELD; HF_ENOTOWNER: another token or generation
  *   CANCEL   HF_OK with token 0: the nonce waited; with a token: it held the
  *            key; HF_ENOTHELD
- *   any      HF_EINDOUBT: the session is unknown, so the table cannot tell
- *            whether an earlier copy of this command was applied;
- *            HF_ECANCELED, HF_ELIMIT: refused by the session (session.h) */
+ *   any that has a session
+ *            HF_EINDOUBT: the session is unknown or closed, so the table cannot
+ *            tell whether an earlier copy of this command was applied;
+ *            HF_ECANCELED, HF_ELIMIT: refused by the session (session.h), but
+ *            never for CLOSE */
 enum hf_err hf_table_apply(struct hf_table *table,
                            const struct hf_command *command,
                            struct hf_result *result);
@@ -179,10 +185,10 @@ struct hf_session *hf_table_find_session(const struct hf_table *table,
 struct hf_session *hf_table_find_secret(const struct hf_table *table,
                                         const struct hf_nonce *secret);
 
-/* While GRANTED is reported: take the claim that has waited, to report its grant
- * to the session later. This allocates nothing, so it cannot fail. The caller
- * frees the waiter; the table frees a waiter that is not taken. Returns NULL if
- * the claim has not waited. */
+/* While GRANTED is reported: take the claim that has waited, to report its
+ * grant to the session later. This allocates nothing, so it cannot fail. The
+ * caller frees the waiter; the table frees a waiter that is not taken. Returns
+ * NULL if the claim has not waited. */
 struct hf_table_waiter *hf_table_take_waiter(
     const struct hf_table_event *event);
 void hf_table_waiter_free(struct hf_table_waiter *waiter);

@@ -44,7 +44,8 @@ static void drop_holder(struct hf_table *table, struct hf_hold *hold)
     hf_table_drop_session(table, session);
 }
 
-/* Report the grant and pass the waiter to the driver, if the driver takes it. */
+/* Report the grant and pass the waiter to the driver, if the driver takes
+ * it. */
 static void emit_waiter_granted(struct hf_table *table, struct hf_hold *hold,
                                 struct hf_table_waiter *waiter)
 {
@@ -134,8 +135,8 @@ static enum hf_err open_session(struct hf_table *table,
 }
 
 /* Close the session. The driver closes the sessions of clients that it has not
- * heard of for some time; if a command has arrived in the meantime, the client
- * is alive, and the CLOSE is void. */
+ * heard from for some time; if a command has arrived in the meantime, the
+ * client is alive, and the CLOSE is void. */
 static void close_session(struct hf_table *table, struct hf_session *session,
                           const struct hf_command *command,
                           struct hf_result *result)

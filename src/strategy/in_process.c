@@ -16,8 +16,9 @@ hf_time hf_in_process_now(const struct hf_in_process *local)
 /* The delay after which a waiter should be checked again. A lease expires only
  * when a client enters the store, so each waiter polls when the lease is due:
  * the first on time, the others a little later, so that they do not all enter
- * the store at once. A waiter also polls every poll_ms, in case it missed its
- * grant; waiters further back in the queue poll less often. */
+ * the store at once. Unless local->poll_ms is 0, the first waiter also polls
+ * at that interval, in case it missed its grant; waiters further back in the
+ * queue poll less often. */
 static uint32_t poll_delay_ms(const struct hf_in_process *local, hf_time now,
                               const struct hf_hold *hold, uint32_t position)
 {
@@ -287,7 +288,7 @@ enum hf_err hf_in_process_close_session(struct hf_in_process *local,
     const struct hf_command close = {
         .kind = HF_COMMAND_CLOSE,
         .session = session,
-        .sequence = UINT64_MAX, /* inside, no command can arrive meanwhile */
+        .sequence = UINT64_MAX, /* close it, whatever it has sent */
     };
     struct hf_result result;
 

@@ -45,8 +45,8 @@ struct hf_in_process_ops {
      * failed. */
     void (*retry_report)(struct hf_in_process *local);
 
-    /* Run a command of this client. Called inside the store, as are all members
-     * below. */
+    /* Run a command, which may concern the session of another client. Called
+     * inside the store, as are all members below. */
     void (*run)(struct hf_in_process *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
@@ -59,9 +59,11 @@ struct hf_in_process_ops {
     void (*follow)(struct hf_in_process *local,
                    const struct hf_command *command);
 
-    /* Called before a watch is added that starts at event `from`, and after the
-     * last watch was removed. */
+    /* Called before a watch is added that starts at event `from`; 0: from now
+     * on. If this fails, the watch is not added. */
     enum hf_err (*watch)(struct hf_in_process *local, uint64_t from);
+    /* Called after the last watch was removed, or the first could not be
+     * added. */
     void (*unwatch)(struct hf_in_process *local);
 };
 
@@ -75,9 +77,10 @@ void hf_in_process_fini(struct hf_in_process *local);
 /* The capabilities of the strategy, for hf_strategy.caps. */
 uint32_t hf_in_process_caps(const void *self);
 
-/* Open the session of this client; close the session `session`, which may
- * belong to another client. Call these inside the store. */
+/* Open the session of this client. Call this inside the store. */
 enum hf_err hf_in_process_open_session(struct hf_in_process *local);
+/* Close `session`, which may belong to another client. Call this inside the
+ * store. */
 enum hf_err hf_in_process_close_session(struct hf_in_process *local,
                                         uint64_t session);
 
@@ -109,10 +112,11 @@ static inline bool hf_in_process_needs(const struct hf_table_event *event)
  * this inside the store. */
 void hf_in_process_drop_grants(struct hf_in_process *local);
 
-/* Add and remove a watch. A repeated WATCH request has no effect. Only
- * in_process.c calls these, inside the store. */
+/* Add the watch of a WATCH request; a repeated request has no effect. Only
+ * in_process.c calls this function and the next, inside the store. */
 enum hf_err hf_in_process_watch(struct hf_in_process *local,
                                 const struct hf_request *request);
+/* Remove the watch with `number`, if there is one. */
 void hf_in_process_unwatch(struct hf_in_process *local, uint64_t number);
 
 #endif

@@ -62,10 +62,10 @@ static bool is_step_full(const struct listing *listing, size_t count)
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }
 
-/* End the grant of `hold` if its holder is dead. Returns true if it was: then
- * `hold` may be freed, and if the key was granted to a waiter, the walk visits
- * the key again. Neighbours in the walk often have the same session, so `*live`
- * caches the last session that was found alive. */
+/* End the grant of `hold` if its holder is dead. Returns true if the holder
+ * was dead: then `hold` may be freed, and if the key was granted to a waiter,
+ * the walk visits the key again. Neighbours in the walk often have the same
+ * session, so `*live` caches the last session that was found alive. */
 static bool end_abandoned(const struct listing *listing,
                           const struct hf_hold *hold, uint64_t *live)
 {
@@ -193,8 +193,8 @@ static enum hf_err run_step(struct listing *listing)
     return HF_OK;
 }
 
-/* End the walk early. If `enter` fails, end it without entering: such a store
- * is not shared with other threads. */
+/* End the walk early. If `enter` fails, end it without entering: a store whose
+ * `enter` can fail belongs to one client, so no other thread uses it. */
 static void abandon_walk(struct listing *listing)
 {
     struct hf_in_process *local = listing->local;

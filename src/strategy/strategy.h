@@ -74,8 +74,8 @@ struct hf_answer {
     struct hf_result result; /* a queued claim: HF_EBUSY and its position */
     struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded; may be
                                 set for a LOOKUP that found a grant */
-    uint32_t poll_after_ms;  /* a queued claim: check it again after this time;
-                                0: the client decides */
+    uint32_t poll_after_ms;  /* a queued claim: check it again after this time
+                                at the latest; 0: the client decides */
     bool is_pushed;          /* a queued claim: no push can be lost, so do not
                                 check it before poll_after_ms, even if that is
                                 a long time */
@@ -96,11 +96,11 @@ struct hf_answer {
  * until the request is answered. The strategy may use `link` until then.
  *
  * The session of a command. The client submits a command with session 0 if no
- * copy of it can have been executed, and the strategy sets the session in which
- * it sends the command. When the client repeats the command, the session is
- * still set. If that session is gone, the strategy must not send the command in
- * the next one, where it would be new: it answers with session_gone. A strategy
- * whose session lasts until `close` need not look. */
+ * copy of it can have been executed, and the strategy sets the session in
+ * which it sends the command. When the client repeats the command, the session
+ * is still set. If that session is gone, the strategy must not send the
+ * command in the next one, where it would be new: it answers with
+ * session_gone. A strategy whose session lasts until `close` need not check. */
 struct hf_request {
     enum hf_request_kind kind;
     struct hf_command command;
@@ -138,8 +138,8 @@ struct hf_push_grant {
 
 #define HF_ANY_TOKEN UINT64_MAX /* stands for any lock in `recheck` */
 
-/* An event for a watch. The key and the owner are valid only during the
- * call. */
+/* An event for the watch with the number `watch`. The key and the owner are
+ * valid only during the call of hf_host_ops.event. */
 struct hf_push_event {
     uint64_t watch;
     struct hf_event event;
@@ -177,7 +177,8 @@ struct hf_host_ops {
     void (*timer_set)(struct hf_host *host, struct hf_timer *timer, hf_time at);
     void (*timer_remove)(struct hf_host *host, struct hf_timer *timer);
 
-    /* Poll a descriptor, change the polled events, stop polling. */
+    /* fd_add starts to poll fd->fd for fd->events, fd_change applies a new
+     * value of fd->events, and fd_remove stops polling. */
     enum hf_err (*fd_add)(struct hf_host *host, struct hf_fd *fd);
     enum hf_err (*fd_change)(struct hf_host *host, struct hf_fd *fd);
     void (*fd_remove)(struct hf_host *host, struct hf_fd *fd);
@@ -235,9 +236,9 @@ struct hf_strategy {
      * for a lock run on one machine, and so are suspended together. */
     clockid_t clock;
 
-    /* The client renews a lock when 1/renew_part of its ttl has passed; 0 means
-     * 1/3. A strategy with slow failovers renews earlier, so that more of the
-     * lease is left when a failover begins. */
+    /* By default the client renews a lock when about 1/renew_part of its ttl
+     * has passed; 0 means 1/3. A strategy with slow failovers renews earlier,
+     * so that more of the lease is left when a failover begins. */
     unsigned renew_part;
 
     /* The strategy serves LOOKUP, so the client checks its waiters with it.
@@ -245,8 +246,8 @@ struct hf_strategy {
      * waiter is alive, as redis: needs. */
     bool looks_up;
 
-    /* A push may be lost, so the client checks each waiter after half its ttl,
-     * but after this time at the latest; 0 means about a second. */
+    /* A push may be lost, so the client checks each waiter after about half
+     * its ttl or after about this time, whichever is less; 0 means a second. */
     uint32_t poll_ms;
 
     /* Check `url` and connect. This is the only member that reports a failure,
@@ -300,8 +301,9 @@ struct hf_strategy {
     void (*close)(void *self);
 };
 
-/* Find the strategy for a scheme. On HF_EUNSUPPORTED, `error` lists the schemes
- * of this build. */
+/* Find the strategy for `scheme`. HF_EUNSUPPORTED: this build has no such
+ * strategy, and `error` lists those that it has; or the module of the strategy
+ * cannot be loaded, and `error` says why. */
 enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error);

@@ -12,7 +12,7 @@
 #include "strategy/strategy.h"
 
 struct hf_watches {
-    struct hf_dlist list; /* entries, in the order they were added */
+    struct hf_dlist list; /* entries; the strategy may change their order */
     bool busy;            /* the strategy is iterating; entries must not be
                              freed */
 };
@@ -41,7 +41,8 @@ void *hf_watches_add(struct hf_watches *watches,
 /* The entry with this number, or NULL. */
 void *hf_watches_find(const struct hf_watches *watches, uint64_t number);
 
-/* Iterate over the entries: pass NULL first; NULL ends the iteration. */
+/* Iterate over the entries that are not removed: pass NULL first, then the
+ * previous entry; NULL ends the iteration. */
 void *hf_watches_next(const struct hf_watches *watches, const void *entry);
 
 /* Returns true if this watch reports events of `key`. */

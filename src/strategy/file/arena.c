@@ -179,7 +179,8 @@ static uint64_t room_at(const struct hf_arena *arena, uint64_t position)
     return arena->ring_room - (position & (arena->ring_room - 1));
 }
 
-/* The log may grow to the size of the snapshot that it follows. So the cost of
+/* The log may grow to the size of the snapshot that it follows, at least to
+ * HF_ARENA_RING_FIRST and at most to the size of the ring. So the cost of
  * snapshots stays proportional to the log, however many keys are held. */
 static uint64_t log_limit(const struct hf_arena *arena)
 {

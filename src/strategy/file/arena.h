@@ -16,7 +16,8 @@
  *      ring has every entry after that;
  *   3. the client in the critical section is alive, or the next client takes
  *      over from it: each client keeps an open file description lock on the
- *      byte of its slot, which the kernel drops when the process ends. */
+ *      byte of its slot, which the kernel drops with the process; if a child
+ *      has inherited the lock, hf_slot_is_alive() checks the process itself. */
 #ifndef HF_STRATEGY_FILE_ARENA_H
 #define HF_STRATEGY_FILE_ARENA_H
 
@@ -65,9 +66,10 @@ struct hf_arena {
 };
 
 /* Open the arena in the directory `path`. Creates it if there is none, and
- * replaces it after a reboot. A new directory gets the mode `mode`; an existing
- * one must not let other users write unless `mode` does. The error text names
- * the file. */
+ * replaces one of another boot, version or directory if no client uses it and
+ * no lease runs. A new directory gets the mode `mode`; an existing one must
+ * not let other users write unless `mode` does. The error text names the
+ * file. */
 enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
                           struct hf_error *error);
 void hf_arena_close(struct hf_arena *arena);
@@ -109,7 +111,7 @@ enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
 bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position);
 
 /* Append an entry. Other clients do not see it until it is published.
- * HF_ELIMIT: the ring is full; a new snapshot empties it. */
+ * HF_ELIMIT: the log is full; a new snapshot empties it. */
 enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
                            struct hf_bytes bytes);
 
@@ -139,6 +141,8 @@ struct hf_bytes hf_arena_snapshot(const struct hf_arena *arena,
  * hf_arena_reserve_snapshot() has reserved its size. */
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena,
                                   struct hf_bytes bytes);
+/* Allocate disk blocks for a snapshot of `size` bytes. HF_ELIMIT: `size` is
+ * too large, or the disk is full. */
 enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size);
 
 /* ---- Reading without the arena lock ---------------------------------------
@@ -164,7 +168,7 @@ struct hf_slot {
     int32_t pid;
     uint16_t watches; /* if not 0, wake this client after every command */
     _Atomic uint16_t detached; /* if not 0, its locks may outlive its process */
-    _Atomic uint64_t tag;     /* last tag that this slot has used (word.h) */
+    _Atomic uint64_t tag;      /* last tag that this slot has used (word.h) */
 };
 
 /* The slot number `slot`, borrowed. `session` and `watches` are written only in
@@ -172,12 +176,13 @@ struct hf_slot {
  * time, and by other clients in the critical section. */
 struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot);
 
-/* The number of slots that were ever used. A used slot has a smaller number. */
+/* One above the highest number of a slot that was ever used. */
 unsigned hf_slot_count(const struct hf_arena *arena);
 
-/* Returns true if the process of the slot's client is running, and for our own
- * slot. A zombie is not running, even if one of its children keeps the slot
- * locked. Makes several system calls, one of them slow. */
+/* Returns true if the process of the slot's client is running, or if that
+ * cannot be checked, and for our own slot. A zombie is not running, even if
+ * one of its children keeps the slot locked. Makes several system calls, one
+ * of them slow. */
 bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot);
 
 /* hf_slot_is_alive() in steps, for a caller that has checked
@@ -221,8 +226,9 @@ bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token);
  * HF_ESYSTEM: see errno. */
 enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token);
 
-/* Raise the reserve ahead of time if less than half of it is left after
- * `token`, or if the file "token" is missing. */
+/* Raise the reserve ahead of time if it is nearly used up at `token`, or if
+ * the file "token" is missing. The errors are those of
+ * hf_token_file_reserve(). */
 enum hf_err hf_token_file_refill(struct hf_arena *arena, uint64_t token);
 
 #endif

@@ -331,7 +331,8 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
 
 /* Decide about an existing arena. HF_OK: use it, or replace it if
  * `is_replaceable` is set. HF_EUNAVAIL: refuse it until its leases have
- * expired. HF_EPROTO: refuse it.
+ * expired. HF_EPROTO: refuse it, because another version of holdfast uses it or
+ * it was truncated.
  *
  * An arena of another boot has no holders. But a different boot id does not
  * prove a different boot, because a container may have a boot id of its own. So

@@ -18,8 +18,9 @@
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
-#define CREATE_TRIES 100 /* attempts: others may remove "lock" meanwhile */
-#define LOCK_MS 5000     /* the longest wait for the file "lock" */
+/* Attempts to open or create "lock", which others may remove meanwhile. */
+#define CREATE_TRIES 100
+#define LOCK_MS 5000 /* the longest wait for "lock" or the directory */
 #define LOCK_DELAY_NS 500000
 #define LOCK_DELAY_MAX_NS 50000000
 

@@ -6,7 +6,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* The guarded mappings. An entry is in use while its start is not 0. */
+/* The guarded mappings. An entry is reserved while its size is not 0, and
+ * guards a mapping while its start is not 0. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic size_t size;

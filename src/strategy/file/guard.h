@@ -22,10 +22,11 @@
 enum hf_err hf_guard_add(void *start, size_t size);
 void hf_guard_remove(void *start);
 
-/* Block SIGXFSZ, and restore the mask. Growing a file beyond the limit of the
- * process (ulimit -f) raises SIGXFSZ, which would terminate the program.
- * Between these two calls, growing the file fails with EFBIG instead. The calls
- * may be nested. errno is preserved. */
+/* hf_guard_block_sigxfsz() blocks SIGXFSZ and saves the old signal mask in
+ * `*mask`, which hf_guard_restore_sigxfsz() restores. Growing a file beyond
+ * the limit of the process (ulimit -f) raises SIGXFSZ, which would terminate
+ * the program. Between these two calls, growing the file fails with EFBIG
+ * instead. The calls may be nested. errno is preserved. */
 void hf_guard_block_sigxfsz(sigset_t *mask);
 void hf_guard_restore_sigxfsz(const sigset_t *mask);
 

@@ -45,7 +45,7 @@ struct hf_arena_header {
     _Atomic uint64_t
         half_room; /* bytes of each half that are allocated on disk */
     _Atomic uint64_t token_reserve; /* no token above this is granted */
-    _Atomic uint32_t slots;         /* number of slots that were ever used */
+    _Atomic uint32_t slots;         /* highest slot ever used, plus one */
 
     _Alignas(64) struct hf_slot slot[HF_ARENA_SLOTS];
     _Alignas(64) uint8_t ring[HF_ARENA_RING];
@@ -135,8 +135,8 @@ void hf_share_temporary_name(char name[HF_SHARE_NAME], const char *of);
 /* Returns true if we may rename another file over `file`. */
 bool hf_share_can_replace(int directory, int file);
 
-/* Read the file "token". `*token` is 0 if there is no such file. HF_EPROTO: the
- * file does not contain a number. */
+/* Read the file "token". `*token` is 0 if there is no such file. HF_EPROTO:
+ * the file does not contain a number; HF_ESYSTEM: see errno. */
 #define HF_TOKEN_FILE_MAX (UINT64_MAX / 2) /* larger tokens are never granted */
 enum hf_err hf_token_file_read(int directory, uint64_t *token);
 bool hf_token_file_is_missing(int directory);

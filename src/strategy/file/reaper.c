@@ -13,9 +13,9 @@
 
 /* ---- Expiring holds -----------------------------------------------------*/
 
-/* Returns true if the process of `session` has ended without closing its client
- * and without detaching a lock. A closed session has no slot any more, so this
- * returns false for it. */
+/* Returns true if the client of `session` has died without detaching a lock,
+ * and no process that inherited its descriptor keeps its slot locked. A closed
+ * session has no slot any more, so this returns false for it. */
 static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_transaction_find_slot(file, session);
@@ -114,8 +114,8 @@ bool hf_reaper_is_running(struct hf_file *file, uint64_t session)
 
 /* The session of the nearest claim in front of `waiter` that is another
  * client's: a waiter's if there is one, otherwise the holder's. Returns 0 if
- * the holder is ours, or if the nearest SKIP_MAX claims in front are all
- * ours. */
+ * the holder and all waiters in front are ours, or if the nearest SKIP_MAX
+ * waiters in front are ours. */
 static uint64_t find_predecessor(const struct hf_file *file,
                                  const struct hf_table_waiter *waiter)
 {
@@ -277,8 +277,8 @@ static const struct hf_table_waiter *claim_at(const struct hf_dlist *link)
     return HF_CONTAINER(link, const struct hf_table_waiter, in_session);
 }
 
-/* Returns true if `session`, a holder or a waiter in front of one of our
- * claims, is dead. Remembers the last session found alive. */
+/* Returns true if `session`, which holds a key that we wait for (`is_holder`)
+ * or waits in front of us, is dead. Remembers the last session found alive. */
 static bool is_dead(struct review *review, uint64_t session, bool is_holder)
 {
     uint64_t *known = is_holder ? &review->holder : &review->waiter;
@@ -307,9 +307,9 @@ static struct hf_dlist *find_next_key(const struct hf_session *own,
     return link;
 }
 
-/* Remove the dead predecessors of our claims, up to REMOVE_MAX of them or until
- * the log is full. Claims that are skipped here are handled in the next
- * call. */
+/* Remove the dead predecessors of our claims, up to REMOVE_MAX of them or
+ * until the log is full. Claims that find_next_key() skips are handled in the
+ * next call. */
 static void remove_predecessors(struct review *review,
                                 const struct hf_session *own)
 {
@@ -349,9 +349,9 @@ static void drop_ended_watches(struct hf_file *file)
     }
 }
 
-/* Watch the predecessors of our claims. Returns false if a predecessor's
- * process has ended, but its slot is still locked or the predecessor could not
- * be removed. A recheck is then needed. */
+/* Watch the predecessors of our first HF_REAPER_WATCHES_MAX claims. Returns
+ * false if a predecessor's process has ended, but its slot is still locked or
+ * the predecessor could not be removed. A recheck is then needed. */
 static bool watch_predecessors(struct hf_file *file,
                                const struct hf_session *own)
 {

@@ -7,10 +7,11 @@
  * queue is, and a waiter that is granted the key is already watched by the next
  * one.
  *
- * A pidfd only wakes the client. The lock on a slot's byte decides whether the
- * slot's client is dead. The kernel drops that lock when the last copy of the
- * descriptor is closed, so a child process that inherited the descriptor keeps
- * the locks. Where a pidfd cannot be opened (another pid namespace, no free
+ * A pidfd that becomes readable only wakes the client. The lock on its slot's
+ * byte then decides whether a holder is dead. The kernel drops that lock when
+ * the last copy of the descriptor is closed, so a child process that inherited
+ * the descriptor keeps the locks. A waiter is dead as soon as its own process
+ * has ended. Where a pidfd cannot be opened (another pid namespace, no free
  * descriptor), waiters notice the death when they poll; the first waiter polls
  * about once a second.
  *
@@ -39,7 +40,7 @@ struct hf_reaper {
     struct hf_reaper_watch watches[HF_REAPER_WATCHES_MAX];
     unsigned next;   /* watch to replace next when all are in use */
     uint64_t wanted; /* session to watch after the transaction; 0: none */
-    struct hf_timer recheck; /* for an ended process whose slot is locked */
+    struct hf_timer recheck; /* for an ended process with a locked slot */
     uint32_t delay_ms;       /* delay of the next recheck */
     int pidfd;        /* process of the waiter that was checked last; or -1 */
     uint64_t session; /* session of the waiter that was checked last */

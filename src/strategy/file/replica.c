@@ -7,13 +7,13 @@
 #include "core/snapshot.h"
 
 #define LOCK_COST                                                              \
-    256 /* bytes that a command adds to a snapshot, besides its data */
+    256 /* bytes that a command adds to a snapshot at most, besides its data */
 #define ENTRY_MAX (256 << 10)   /* no encoded command has more bytes */
 #define TIME_MAX (HF_NEVER / 4) /* no machine's clock ever gets close to this */
 
-/* In the critical section at most this many bytes of the log are read, which
- * takes about a tenth of a millisecond. A client that is further behind reads
- * ahead first. */
+/* A client that is further behind than this many bytes of the log reads ahead
+ * before it enters the critical section, where reading this many bytes takes
+ * about a tenth of a millisecond. */
 #define LAG_MAX (UINT64_C(16) << 10)
 #define AHEAD_TRIES 4 /* attempts before reading in the critical section */
 
@@ -81,7 +81,8 @@ static enum hf_err decode_leases(struct hf_store *store,
     return reader->size > 0 ? HF_EPROTO : HF_OK;
 }
 
-/* The leases start at 0, because decode_leases() can only extend them. */
+/* Restore the leases with the instant 0, because decode_leases() can only
+ * extend them. */
 static enum hf_err decode_snapshot(struct hf_store *store,
                                    struct hf_bytes bytes)
 {

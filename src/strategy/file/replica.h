@@ -42,7 +42,7 @@ void hf_replica_read_ahead(struct hf_replica *replica);
 enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 
 /* Load the snapshot and apply all entries after it, so that the history goes
- * back to the snapshot. */
+ * back to the snapshot. The errors are those of hf_replica_catch_up(). */
 enum hf_err hf_replica_reload_history(struct hf_replica *replica);
 
 /* Write a command to the log, apply it and publish it. If that fails, nothing

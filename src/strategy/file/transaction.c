@@ -27,8 +27,8 @@ unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session)
     return HF_ARENA_SLOTS;
 }
 
-/* After the replica was loaded again, grants that it had before may have ended,
- * or were never published. */
+/* Drop the unreported grants if the replica was loaded again, because they may
+ * have ended, or were never published. */
 static void drop_old_grants(struct hf_file *file)
 {
     if (file->replica.reloaded)
@@ -160,7 +160,7 @@ static void expire_due(struct hf_file *file)
     while (hf_store_take_due(store, now, &expire, 1) > 0) {
         file_run(&file->local, now, &expire, &result);
         if (result.err && result.err != HF_ENOTHELD) {
-            /* no memory or log space; the next transaction retries */
+            /* no memory or disk space; the next transaction retries */
             hf_store_retry_due(store);
             return;
         }

@@ -10,8 +10,8 @@
 #include "strategy/file/replica.h"
 #include "strategy/in_process.h"
 
-/* Clients woken after one request. Further clients notice the change when they
- * poll. */
+/* The most clients woken after one transaction, not counting those with
+ * watches. Further clients notice the change when they poll. */
 #define HF_TRANSACTION_WAKES_MAX 16
 
 /* One open client: its slot in the arena, and its replica of the lock table. */
@@ -20,12 +20,14 @@ struct hf_file {
     struct hf_arena arena;
     struct hf_replica replica;
     hf_time checked_at;
-    bool broken;    /* the files are damaged, removed or replaced */
+    /* The files are damaged, removed or replaced, or our session was ended by
+     * another client. */
+    bool broken;
     bool is_busy;   /* the last transaction did not begin; retry it soon */
     pid_t busy_pid; /* process that keeps the arena locked; 0: several do */
     struct hf_error failure;
 
-    struct hf_dlist pending; /* requests to retry: the arena was locked */
+    struct hf_dlist pending; /* requests to retry, because is_busy was set */
     struct hf_timer retry;
     struct hf_fd wake_fd;
     struct hf_reaper reaper;
@@ -51,13 +53,14 @@ static inline struct hf_slot *hf_transaction_own_slot(
 unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session);
 
 /* Enter the critical section, update the table and expire the leases that are
- * due. If this fails, file->failure has the text. If file->is_busy is set, too,
- * other clients stay in the critical section, or tokens had to be reserved
- * first: try again soon.
+ * due. If this fails, file->failure has the text. If it also sets
+ * file->is_busy, other clients stay in the critical section, or tokens had to
+ * be reserved first: try again soon.
  *
  * HF_EUNAVAIL  the arena is busy, or cannot be written
- * HF_EPROTO    the files are damaged
- * HF_ESYSTEM, HF_ELIMIT: no tokens can be reserved; HF_ENOMEM */
+ * HF_EPROTO    file->broken: no later call can succeed
+ * HF_ESYSTEM, HF_ELIMIT  no tokens can be reserved
+ * HF_ENOMEM    the replica cannot be updated */
 enum hf_err hf_transaction_begin(struct hf_in_process *local);
 void hf_transaction_end(struct hf_in_process *local);
 

@@ -75,9 +75,10 @@ static enum hf_word_state step_try(struct hf_word_attempt *attempt,
     return HF_WORD_TRY;
 }
 
-/* The owner has had the same tag during a whole sleep. It may be slow, stopped
- * or dead, so it has to be checked. If the word names our own slot, the slot's
- * previous client died in the critical section, so no check is needed. */
+/* The owner has had the same tag since the last LOAD, usually for a whole
+ * sleep. It may be slow, stopped or dead, so it has to be checked. If the word
+ * names our own slot, the slot's previous client died in the critical section,
+ * so no check is needed. */
 static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)
 {
     unsigned owner = hf_word_owner(attempt->seen);
