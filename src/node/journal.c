@@ -49,9 +49,8 @@ static void replace_from(struct hf_journal *journal, uint64_t first)
     for (size_t i = journal->count; i-- > 0;) {
         struct hf_journal_write *write = journal_write_at(journal, i);
 
-        if (write->last < first)
-            break;
-        write->last = first - 1;
+        if (write->last >= first) /* a write of hard state has no entries */
+            write->last = first - 1;
     }
 }
 

@@ -93,7 +93,11 @@ static enum hf_err on_recovered_entry(void *arg, uint64_t index,
     struct hf_entry copy = {entry->term, (enum hf_entry_kind)entry->kind,
                             entry->data};
 
-    if (index <= node->engine.log.last)
+    /* The base is the last entry of a segment that was recycled. A later record
+     * may have replaced that entry, and some before it. */
+    if (index <= node->engine.log.base_index)
+        hf_entries_reset(&node->engine.log, index - 1, 0);
+    else if (index <= node->engine.log.last)
         hf_entries_cut(&node->engine.log, index);
     return hf_entries_append(&node->engine.log, &copy, 1);
 }
