@@ -55,8 +55,8 @@ static void handle_message(struct hf_conn *conn,
 
 /* Keep the bytes of requests that have to wait or are incomplete. If all
  * connections together keep more than HF_INPUT_MAX bytes, close this one if it
- * keeps more than HF_RESP_LINE_MAX, so that clients that send slowly or in parts
- * cannot use up the memory of the node. */
+ * keeps more than HF_RESP_LINE_MAX, so that clients that send slowly or in
+ * parts cannot use up the memory of the node. */
 static void keep_input(struct hf_conn *conn)
 {
     struct hf_clients *clients = conn->clients;

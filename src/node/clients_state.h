@@ -73,7 +73,7 @@ struct hf_conn {
     struct hf_dlist in_watching;
     struct hf_clients *clients;
     uint64_t number;
-    hf_time heard;        /* when its last request was executed */
+    hf_time heard;        /* when it was opened, or executed its last request */
     size_t unsent;        /* bytes that wait for the socket */
     hf_time unsent_since; /* when `unsent` last fell, or rose from 0 */
     struct hf_resp_reader reader;

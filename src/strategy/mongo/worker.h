@@ -15,7 +15,8 @@ struct hf_mongo_workers {
     struct hf_mongo_context context;
     mongoc_client_pool_t *pool;
     hf_time opened;
-    bool has_oneshot; /* set by the first job, which may use the one-shot */
+    bool has_oneshot; /* the first job has started; only that job may
+                         open the one-shot client */
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_workers_await() */
