@@ -20,7 +20,7 @@
  *   1. the result of a command is reported only after the leader has applied
  *      the command;
  *   2. a lease never expires early: each node measures it from when the node
- *      applied the grant or restored a snapshot that contains it, and only a
+ *      applied the grant or the last RENEW, or restored a snapshot, and only a
  *      leader that has applied an entry of its own term proposes an EXPIRE;
  *   3. a message of the engine is sent after the term, the vote and the entries
  *      that it depends on are durable. */
