@@ -5,7 +5,8 @@
 
 /* ---- Grants -------------------------------------------------------------*/
 
-/* At the leader: send the grant to the node that has the client. */
+/* At the leader: send the grant to the node that has the client, which may be
+ * this one. */
 static void push_applied_grant(struct hf_node *node,
                                const struct hf_node_grant *grant)
 {
@@ -21,9 +22,10 @@ static void push_applied_grant(struct hf_node *node,
 }
 
 /* The time from applying the LOCK, at `noted`, to submitting the entry `index`
- * that grants the key, on the clock of this node; -1 if one of the two is
- * unknown. The time when this node applies the grant would be too late: other
- * nodes may have applied it before, but none before it was submitted. */
+ * that grants the key, on the clock of this node; -1 if one of the two times is
+ * unknown, or if the entry was submitted first. The time when this node applies
+ * the grant would be too late: other nodes may have applied it before, but none
+ * before it was submitted. */
 static int64_t age_of(const struct hf_node *node, uint64_t index, uint64_t term,
                       hf_time noted)
 {

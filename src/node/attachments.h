@@ -16,9 +16,9 @@ struct hf_node;
  *
  * `age_ms` is the time from when the leader applied the LOCK to when it
  * submitted the command that granted the key, on the leader's clock; so the
- * lease started at least that long after the LOCK was sent. -1: unknown,
- * because an earlier leader submitted that command, or the leader has no record
- * of when it applied the LOCK. Then the client renews first. */
+ * lease started at least that long after the LOCK was sent. -1: unknown, for
+ * example because an earlier leader submitted that command, or because a
+ * follower reports the grant. Then the client renews first. */
 struct hf_node_grant {
     uint64_t session;
     struct hf_nonce nonce;

@@ -55,8 +55,8 @@ void hf_clients_on_unsent(struct hf_clients *clients, uint64_t number,
 extern const struct hf_node_hooks hf_clients_hooks;
 
 /* What the client half needs of the replication half, besides requests.h,
- * attachments.h and hf_node_status(): the time of this turn, and the table of
- * this node. */
+ * attachments.h, hooks.h and hf_node_status(): the time of this turn, and the
+ * table of this node. */
 hf_time hf_clients_now(const struct hf_node *node);
 struct hf_store *hf_clients_store(const struct hf_node *node);
 

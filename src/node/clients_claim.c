@@ -7,14 +7,14 @@
  *       +---------------+------------+  |    granted |  |  CANCELING
  *       |                               |            |  |      |
  *       +-------------------------------|------------+  |      |
- *       |                               |   no anchor   v      |
+ *       |                               |   no age      v      |
  *       +-------------------------------|---------- RENEWING   |
  *       +-------------------------------|----------------------+
  *
  * The node does for a plain client what the library does for a program: it has
  * a session, numbers commands, withdraws a claim whose wait is over, and renews
  * a grant if it is unknown when the lease started. One command runs at a time.
- * hf_conn_claim_on_ready() submits the commands of all states. */
+ * hf_conn_claim_on_ready() submits the command of the current state. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -41,7 +41,8 @@ struct hf_conn_claim {
     struct hf_command command; /* pointers point to `bytes` */
     uint8_t *bytes;
     uint32_t wait_ms;
-    hf_time queued;     /* when the node learned that the claim waits */
+    hf_time queued;     /* when the node learned that the claim waits, or that
+                           it was granted after a wait */
     hf_time wait_until; /* when the claim is withdrawn */
     hf_time renewed;    /* when the RENEW was submitted */
     uint64_t token;     /* of the grant to renew */

@@ -53,9 +53,10 @@ static void handle_message(struct hf_conn *conn,
         hf_conn_handle_plain(conn, message);
 }
 
-/* Keep the bytes of requests that have to wait or are incomplete. A node keeps
- * a limited number of them, so that clients that send slowly or in parts cannot
- * use up its memory. */
+/* Keep the bytes of requests that have to wait or are incomplete. If all
+ * connections together keep more than HF_INPUT_MAX bytes, close this one if it
+ * keeps more than HF_RESP_LINE_MAX, so that clients that send slowly or in
+ * parts cannot use up the memory of the node. */
 static void keep_input(struct hf_conn *conn)
 {
     struct hf_clients *clients = conn->clients;

@@ -2,7 +2,7 @@
  *
  * A list visits the keys in order of their tokens, HF_LIST_STEP_KEYS per turn,
  * and only while the connection has room for output: a long list delays nobody,
- * and a client that does not read its list takes no memory. */
+ * and a client that does not read its list takes little memory. */
 #include <stdlib.h>
 
 #include "base/assert.h"

@@ -135,8 +135,8 @@ static enum hf_err attach(struct hf_conn *conn,
     return HF_OK;
 }
 
-/* Open or attach a session, unless the connection has one or an OPEN or ATTACH
- * is unanswered. */
+/* Open or attach a session. Returns HF_ESTATE if the connection has a session,
+ * or if an OPEN or ATTACH is unanswered. */
 static enum hf_err find_attached_session(struct hf_conn *conn,
                                          const struct hf_mux_request *request)
 {
@@ -198,8 +198,8 @@ static void on_mux_command_done(struct hf_op *op,
     hf_conn_reply_mux(op->conn, &reply, HF_VERB_DO);
 }
 
-/* Returns true for the commands that a client may send. The others are commands
- * of nodes. */
+/* Returns true for the commands that a client may send with DO. The others are
+ * commands of nodes, and OPEN, which has a request of its own. */
 static bool is_client_command(enum hf_command_kind kind)
 {
     switch (kind) {

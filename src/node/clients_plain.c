@@ -65,7 +65,7 @@ static struct hf_key take_key(struct arguments *args, bool is_prefix)
 }
 
 /* Take a ttl and return its lease, which is a little longer, so that the lock
- * is valid for the ttl even if the rates of two clocks differ by 1 %. */
+ * is valid for the ttl even if the rate of each clock is off by 1 %. */
 static uint32_t take_lease(struct arguments *args)
 {
     uint64_t ttl_ms = take_number(args, (uint64_t)HF_TTL_MAX_MS,

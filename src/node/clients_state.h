@@ -2,7 +2,7 @@
  * client half.
  *
  *     clients.c           connections: output, limits, turns
- *     clients_input.c     the requests of a connection, one after the other
+ *     clients_input.c     reading requests, and pausing a connection
  *     clients_op.c        requests that wait for the replication half
  *     clients_mux.c       the requests of MUX mode
  *     clients_plain.c     the commands of plain mode
@@ -24,9 +24,9 @@
     X(connections_accepted)                                                    \
     X(connections_refused) /* at the limit, or no memory */                    \
     X(connections_idle)    /* closed: no request for too long */               \
-    X(connections_slow)    /* closed: output was not read */                   \
-    X(connections_broken)  /* closed: malformed or too large input */          \
-    X(connections_paused)  /* too many requests without a reply */             \
+    X(connections_slow)    /* closed: output not read, or no memory */         \
+    X(connections_broken)  /* closed: bad or too much input, or no memory */   \
+    X(connections_paused)  /* reading paused: requests have to wait */         \
     X(requests)                                                                \
     X(requests_refused) /* limit of unanswered bytes, watches or lists */      \
     X(events)                                                                  \
@@ -56,7 +56,7 @@ struct hf_clients {
     size_t unanswered; /* bytes of all ops */
     size_t input;      /* bytes of requests that are not yet executed */
     size_t unsent;     /* bytes that wait for sockets */
-    uint64_t drawn;    /* nonces drawn so far */
+    uint64_t drawn;    /* 64-bit words drawn so far, two for each nonce */
     hf_time next_sweep;
     struct hf_buf scratch; /* see hf_clients_scratch() */
     struct hf_clients_counters counters;
@@ -73,7 +73,7 @@ struct hf_conn {
     struct hf_dlist in_watching;
     struct hf_clients *clients;
     uint64_t number;
-    hf_time heard;        /* when its last request was executed */
+    hf_time heard;        /* when it was opened, or executed its last request */
     size_t unsent;        /* bytes that wait for the socket */
     hf_time unsent_since; /* when `unsent` last fell, or rose from 0 */
     struct hf_resp_reader reader;
@@ -96,7 +96,7 @@ struct hf_conn {
     bool is_closing;
 };
 
-/* ---- clients.c ----------------------------------------------------------*/
+/* ---- clients.c and clients_input.c --------------------------------------*/
 
 struct hf_conn *hf_conn_find(const struct hf_clients *clients, uint64_t number);
 
@@ -191,9 +191,11 @@ const char *hf_op_error_text(const struct hf_node_outcome *outcome);
 
 /* ---- The modes ----------------------------------------------------------*/
 
-/* Execute one request of a connection in MUX mode, or in plain mode. */
+/* Execute one request of a connection in MUX mode. */
 void hf_conn_handle_mux(struct hf_conn *conn,
                         const struct hf_resp_message *message);
+
+/* Execute one command of a connection in plain mode. */
 void hf_conn_handle_plain(struct hf_conn *conn,
                           const struct hf_resp_message *message);
 
@@ -203,10 +205,11 @@ void hf_conn_reply_error(struct hf_conn *conn, enum hf_err err,
                          const char *text);
 void hf_conn_reply_ok(struct hf_conn *conn);
 
-/* Write a reply, or an error reply, in MUX mode. `verb` selects the format of
- * the reply; `id` is that of the request. */
+/* Write a reply in MUX mode. `verb` selects the format of the reply. */
 void hf_conn_reply_mux(struct hf_conn *conn, const struct hf_mux_reply *reply,
                        enum hf_verb verb);
+
+/* Write an error reply in MUX mode to the request `id`. */
 void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
                              const char *text);
 
@@ -268,7 +271,9 @@ enum hf_err hf_conn_watch_add(struct hf_conn *conn,
 void hf_conn_watch_remove(struct hf_conn *conn, uint64_t number);
 void hf_conn_watch_remove_all(struct hf_conn *conn);
 
-/* Write events while there is room. */
+/* Write events of the watches, at most EVENTS_PER_TURN of each and while there
+ * is room for output. If more are left, the connection continues by itself
+ * (hf_conn_set_streaming()). */
 void hf_conn_watch_continue(struct hf_conn *conn);
 void hf_conn_watch_on_restored(struct hf_conn *conn);
 

@@ -1,13 +1,13 @@
 /* clients_watch.c - WATCH: the events of keys that begin with a prefix.
  *
  * A watch is a cursor into the history of the store, so a slow client takes no
- * memory: if it does not read, its cursor stays behind, and it gets a DROPPED
- * event when the events that it missed are no longer kept. */
+ * memory for events: if it does not read, its cursor stays behind, and it gets
+ * a DROPPED event when the events that it missed are no longer kept. */
 #include <stdlib.h>
 
 #include "node/clients_state.h"
 
-#define EVENTS_PER_TURN 256 /* events that a watch reads in one turn */
+#define EVENTS_PER_TURN 256 /* events that a watch reads at most in a turn */
 
 struct hf_conn_watch {
     struct hf_dlist link; /* in conn->watches */

@@ -28,7 +28,8 @@ struct hf_compaction {
 void hf_compaction_fini(struct hf_node *node);
 
 /* Returns the next job: build or write a part of a snapshot, or remove what is
- * obsolete. NULL if there is nothing to do now, or memory is short. */
+ * obsolete. NULL if there is nothing to do now, memory is short, or the job
+ * cannot start yet. */
 struct hf_node_job *hf_compaction_job(struct hf_node *node);
 
 /* A snapshot of another node was installed, which makes the one being made

@@ -1,7 +1,7 @@
 /* incarnation.h - how often the node was started: the file "incarnation".
  *
  * Every frame to another node carries this number, so that the receiver
- * recognises frames of an earlier process. The number must be durable before
+ * recognizes frames of an earlier process. The number must be durable before
  * the first frame is sent. */
 #ifndef HF_NODE_INCARNATION_H
 #define HF_NODE_INCARNATION_H

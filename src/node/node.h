@@ -4,9 +4,9 @@
  * A shell (the daemon, or a simulator) owns the connections, the clock and the
  * threads. It reports what happens, and calls hf_node_turn() when it has
  * nothing more to report; the node acts through struct hf_node_ops. The node
- * accesses files through log/disk only, and no call except hf_node_open()
- * waits for the disk: slow work is a flush, an upkeep or a job, which the
- * shell begins, runs in a thread, and ends.
+ * accesses files through log/disk only, and no call except hf_node_open() waits
+ * for the disk: slow work is a flush, an upkeep or a job, which the shell
+ * begins, runs in a thread, and ends.
  *
  *     hf_node_set_time(node, now);               owner
  *     report input ...                           owner
@@ -19,9 +19,9 @@
  * Always true:
  *   1. the result of a command is reported only after the leader has applied
  *      the command;
- *   2. a lease never expires early: each node counts it from when the node
- *      applied the grant, and only a leader that has applied an entry of its
- *      own term proposes an EXPIRE;
+ *   2. a lease never expires early: each node measures it from when the node
+ *      applied the grant or the last RENEW, or restored a snapshot, and only a
+ *      leader that has applied an entry of its own term proposes an EXPIRE;
  *   3. a message of the engine is sent after the term, the vote and the entries
  *      that it depends on are durable. */
 #ifndef HF_NODE_NODE_H
@@ -149,7 +149,8 @@ void hf_node_upkeep_end(struct hf_node *node,
 /* A part of the work of writing, sending or receiving a snapshot. */
 struct hf_node_job;
 
-/* Returns NULL if there is nothing to do, or a job is running. */
+/* Returns NULL if there is nothing to do now, a job is running, memory is
+ * short, or the node has failed. */
 struct hf_node_job *hf_node_job_begin(struct hf_node *node);
 void hf_node_job_run(struct hf_node_job *job);
 void hf_node_job_end(struct hf_node *node, struct hf_node_job *job);

@@ -31,7 +31,7 @@ enum hf_packet_kind {
     HF_PACKET_KINDS,
 };
 
-/* A flag in the header of a frame: the sender is low on disk space. */
+/* A bit in the byte of flags of a frame: the sender is low on disk space. */
 enum {
     HF_PACKET_LOW_SPACE = 1
 };

@@ -302,7 +302,7 @@ static const char *receive_hello(struct hf_node *node, struct hf_link *link,
 
 /* The peer was restarted, or is heard for the first time. Its former process
  * has lost what was sent to it, and waits for no answer: drop what it asked
- * for, and send our requests again. */
+ * for, and if it leads, send our requests again. */
 static void on_incarnation(struct hf_node *node, struct hf_peer *peer)
 {
     hf_proposals_drop_origin(node, peer->id);

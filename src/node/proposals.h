@@ -63,8 +63,10 @@ void hf_proposals_abandon(struct hf_node *node,
  * more. */
 void hf_proposals_drop_origin(struct hf_node *node, uint64_t origin);
 
-/* Submit the proposals that wait, and what the leader itself has to propose:
- * EXPIRE, CLOSE and VERSION. */
+/* Submit the proposals that wait, within the limits of one turn, and what the
+ * leader itself has to propose: EXPIRE, CLOSE and VERSION. Does nothing if this
+ * node does not lead or is shutting down, if too much waits for a flush, or
+ * before `retry`. */
 void hf_proposals_submit(struct hf_node *node);
 
 /* The entry `index`, which this node has submitted in this term, is applied:

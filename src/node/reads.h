@@ -23,14 +23,15 @@ struct hf_reads {
     /* Only at the leader. */
     struct hf_rounds rounds;
     hf_time round_at;
-    uint64_t *early; /* tags (see reads.c) of questions that came too early */
+    uint64_t *early; /* tags (see reads.c) of questions that came before
+                        this leader could answer them */
     size_t early_count, early_capacity;
 };
 
 void hf_reads_init(struct hf_node *node);
 void hf_reads_fini(struct hf_reads *reads);
 
-/* Ask for all reads that have no answer again: there is another leader, or the
+/* Ask again for all reads that have no answer: there is another leader, or the
  * question may be lost. */
 void hf_reads_resend(struct hf_node *node);
 

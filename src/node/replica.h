@@ -1,7 +1,8 @@
 /* replica.h - the lock table of a node, driven by the log.
  *
- * All replicas apply the same commands in the same order. Each replica counts
- * leases on the clock of its node, from when it applied the grant. */
+ * All replicas apply the same commands in the same order. Each replica measures
+ * leases by the clock of its node, from when it applied the grant or the
+ * last RENEW, or restored a snapshot. */
 #ifndef HF_NODE_REPLICA_H
 #define HF_NODE_REPLICA_H
 

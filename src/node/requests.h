@@ -88,8 +88,9 @@ void hf_node_abandon(struct hf_node *node, struct hf_node_request *request);
 void hf_requests_init(struct hf_requests *requests);
 void hf_requests_fini(struct hf_requests *requests);
 
-/* Let hf_requests_dispatch() send all requests that are not answered again:
- * there is another leader, or the leader may not have received them. */
+/* Let hf_requests_dispatch() and hf_reads_turn() send all unanswered requests
+ * once more: there is another leader, or the leader may not have received
+ * them. */
 void hf_requests_resend(struct hf_node *node);
 
 /* Send the commands that were not sent, and those whose answer is late, if this

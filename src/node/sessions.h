@@ -3,8 +3,8 @@
  *
  * The nodes report which sessions are attached to them. A session without a
  * client is closed after HF_NODE_DETACHED_MS. A new leader does not know how
- * long a session has had no client, so it starts counting when it becomes the
- * leader. */
+ * long a session has had no client, so it measures that time from when it
+ * becomes the leader. */
 #ifndef HF_NODE_SESSIONS_H
 #define HF_NODE_SESSIONS_H
 
@@ -30,9 +30,12 @@ void hf_sessions_fini(struct hf_sessions *sessions);
  * sessions. */
 void hf_sessions_reset(struct hf_node *node);
 
-/* The client of session `id` is at the node `origin`, or has left that node.
- * Detaching does nothing if the client is at another node by now. */
+/* The client of session `id` is at the node `origin`. Does nothing unless this
+ * node leads. */
 void hf_sessions_attach(struct hf_node *node, uint64_t origin, uint64_t id);
+
+/* The client of session `id` has left the node `origin`. Does nothing if the
+ * client is at another node by now. */
 void hf_sessions_detach(struct hf_node *node, uint64_t origin, uint64_t id);
 
 /* The node `origin` has disconnected or was restarted: its sessions have no

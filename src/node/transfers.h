@@ -70,7 +70,8 @@ void hf_transfers_install(struct hf_node *node);
 void hf_transfers_drop_old(struct hf_node *node);
 
 /* Return the next job, which reads and sends a part, writes a part that has
- * arrived, or frees a replaced store. NULL if there is no such job. */
+ * arrived, or frees a replaced store. NULL if there is no such job, or memory
+ * is short. */
 struct hf_node_job *hf_transfers_send_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_receive_job(struct hf_node *node);
 struct hf_node_job *hf_transfers_free_job(struct hf_node *node);

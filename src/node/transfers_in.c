@@ -17,7 +17,8 @@ static void acknowledge(struct hf_node *node, uint64_t peer_id, uint64_t index,
 }
 
 /* Keep the part for a job. A part that arrives while another one is handled is
- * dropped; the leader sends it again. */
+ * dropped; the leader sends it again. If this node has a snapshot that is at
+ * least as new, acknowledge the whole file, so that the leader stops. */
 void hf_transfers_on_part(struct hf_node *node, struct hf_peer *peer,
                           const struct hf_packet_snapshot *part)
 {

@@ -2,9 +2,9 @@
  *
  * "KIND TOKEN FREED LEASE OWNER", then " CLIENT NONCE" for each claim whose
  * client has to act. If the key was only offered, GRANTED names the claim that
- * is offered the key, and the first claim of each of the next three clients. If
- * a claim was dropped because its client did not confirm an offer, WITHDRAWN
- * names that claim. All other lines name no claim. */
+ * is offered the key, and the first claim of each of up to three other clients
+ * in the queue. If a claim was dropped because its client did not confirm an
+ * offer, WITHDRAWN names that claim. All other lines name no claim. */
 #ifndef HF_STRATEGY_MONGO_EVENT_LINE_H
 #define HF_STRATEGY_MONGO_EVENT_LINE_H
 

@@ -4,7 +4,9 @@
 
 #include "strategy/mongo/op.h"
 
-/* Error codes from src/mongo/base/error_codes.yml in the MongoDB sources. */
+/* Error codes of MongoDB: those with a name in src/mongo/base/error_codes.yml,
+ * and 17419 and 17420, which are numbers of assertions in the code of
+ * updates. */
 enum {
     BAD_VALUE = 2,
     FAILED_TO_PARSE = 9,
@@ -30,15 +32,14 @@ enum {
     NOT_PRIMARY_OR_SECONDARY = 13436,
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
-    /* Each code from this number on, unless it is listed above, stands for one
-     * assertion in the sources, such as one about the types of operands in a
-     * pipeline. */
+    /* Almost every code from this number on stands for one assertion in the
+     * sources, such as one about the types of operands in a pipeline. */
     FIRST_LOCATION = 15000,
 };
 
-/* Return HF_EINDOUBT for all other codes below FIRST_LOCATION. Among them are
- * the codes of commands that were interrupted (shutdown, stepdown, maxTimeMS),
- * because it is unknown how far they got. */
+/* Returns HF_EINDOUBT for all codes below FIRST_LOCATION that have no case
+ * here. Among them are the codes of commands that were interrupted (shutdown,
+ * stepdown, maxTimeMS), because it is unknown how far they got. */
 static enum hf_err classify_server_error(uint32_t code)
 {
     switch (code) {

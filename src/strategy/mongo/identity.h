@@ -1,6 +1,6 @@
 /* identity.h - how a client identifies itself and its commands in documents.
  *
- * The identity also counts contention: a client whose LOCK met another client
+ * The identity also records contention: a client whose LOCK met another client
  * skips the fast path for a while. Used in the client's context only. */
 #ifndef HF_STRATEGY_MONGO_IDENTITY_H
 #define HF_STRATEGY_MONGO_IDENTITY_H

@@ -4,13 +4,13 @@
  *
  * - It logs to standard output and error. A log handler drops the messages.
  * - It keeps counters in shared memory, /dev/shm/mongoc-PID, which a killed
- *   process would leave behind. The file is unlinked as soon as it exists.
+ *   process would leave behind. hf_mongo_library_init() unlinks that file.
  * - Its destructor unmaps the counters at exit, and OpenSSL frees its state. A
  *   thread that is still inside libmongoc, or whose thread-specific data is
  *   still being destroyed, would crash. hf_close() does not wait for such
  *   threads: a worker, an orphan or the thread that closes a pool may outlive
- *   its client (workers.h). So threads are counted for the whole process, and
- *   joined at exit. */
+ *   its client (workers.h). So threads are counted for the whole process, which
+ *   waits up to a second for them at exit. */
 #ifndef HF_STRATEGY_MONGO_LIBRARY_H
 #define HF_STRATEGY_MONGO_LIBRARY_H
 

@@ -7,7 +7,7 @@
 #include "strategy/mongo/handshake.h"
 #include "strategy/mongo/library.h"
 
-#define PUSHED_RETRY_MS 20000 /* shortest interval if the grant is pushed */
+#define PUSHED_RETRY_MS 20000 /* see set_pushed_retry() */
 
 /* ---- Calls --------------------------------------------------------------*/
 
@@ -143,8 +143,9 @@ void hf_mongo_call_send_query(struct hf_mongo_call *call)
 /* ---- Commands -----------------------------------------------------------*/
 
 /* The stream is live, so the grant will be pushed, and no push is lost. The
- * waiter still repeats its LOCK after a long time, to notice what no push
- * reports, such as the death of all waiters that should have ended an offer. */
+ * waiter still repeats its LOCK, at the latest after PUSHED_RETRY_MS and a
+ * random time of up to half as much, to notice what no push reports, such as
+ * the death of all waiters that should have ended an offer. */
 static void set_pushed_retry(struct hf_mongo *mongo, struct hf_answer *answer)
 {
     uint32_t span = PUSHED_RETRY_MS;

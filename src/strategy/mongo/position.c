@@ -131,9 +131,9 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
     reply->left_ms = 0;
 }
 
-/* If this returns false, lock.json has to decide: the claim is offered the key
- * or is not queued, the lease is due, this server process has no deadline for
- * the lease yet, or the position could not be read. */
+/* If this returns false, lock.json has to decide: the claim holds or is offered
+ * the key, or is not queued, the lease is due, this server process has no
+ * deadline for the lease yet, or the position could not be read. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,

@@ -26,7 +26,8 @@ static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
 }
 
 /* Add to workers->lost the running jobs that were sent to a deposed primary and
- * have a `lost` function. Returns true if any was added. */
+ * have a `lost` function, except the job of the one-shot client, whose server
+ * ids differ. Returns true if any was added. */
 static bool lose_jobs(struct hf_mongo_workers *workers,
                       mongoc_server_description_t **servers, size_t count)
 {

@@ -25,9 +25,9 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream,
                            struct hf_host *host);
 
 /* Deliver changes from `time` on: changes that name this client, or, with
- * `all`, every change. A later call without `all` does not undo a call with it.
- * The first call starts the thread. Earlier changes may be delivered again.
- * Returns false if no thread could be started. */
+ * `all`, every change. A later call without `all` does not undo a call with it
+ * while the thread runs. Starts the thread unless it runs. Earlier changes may
+ * be delivered again. Returns false if no thread could be started. */
 bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
                              bool all);
 

@@ -11,7 +11,7 @@
 #define KEPT_IDLE 8 /* workers that stay even if they are idle */
 #define IDLE_S 5    /* how long any further idle workers stay */
 
-/* After this time a client uses the pool, which notices a new primary, instead
+/* After this time a worker uses the pool, which notices a new primary, instead
  * of the one-shot client. */
 #define ONESHOT_MS 1000
 
@@ -125,8 +125,8 @@ static void release_client(struct hf_mongo_worker *worker)
 
 /* Take a client for the worker, unless it has one: the one-shot client if this
  * is the `first` job of the pool and the pool was opened less than ONESHOT_MS
- * ago, otherwise a client of the pool. After ONESHOT_MS, replace the one-shot
- * client. Blocks; called without the mutex. */
+ * ago and that client finds a primary, otherwise a client of the pool. After
+ * ONESHOT_MS, replace the one-shot client. Blocks; called without the mutex. */
 static void take_client(struct hf_mongo_worker *worker, bool first)
 {
     struct hf_mongo_workers *workers = worker->workers;

@@ -15,7 +15,8 @@ struct hf_mongo_workers {
     struct hf_mongo_context context;
     mongoc_client_pool_t *pool;
     hf_time opened;
-    bool has_oneshot; /* set by the first job, which may use the one-shot */
+    bool has_oneshot; /* the first job has started; only that job may
+                         open the one-shot client */
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_workers_await() */
@@ -48,8 +49,10 @@ struct hf_mongo_worker {
     struct hf_mongo_job *job;      /* NULL: idle, or the job was given up */
     enum hf_mongo_urgency urgency; /* urgency of its current or last job */
     bool orphan;
-    bool barred;     /* send nothing: the job was given up before it was sent */
-    uint32_t server; /* where the job was sent (libmongoc's id); 0: not sent */
+    bool barred; /* send nothing: the job was given up before it was sent */
+    /* Where the job was sent: libmongoc's id of the server, or UINT32_MAX for
+     * the one-shot client; 0: not sent. */
+    uint32_t server;
 };
 
 /* Queue a job. Start a worker if the job can run now and no worker is free for

@@ -88,8 +88,10 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
 
 /* Ask for permission to send to `server`, libmongoc's id, and record it as the
  * server of this worker's job; for worker threads. Returns false if the job was
- * given up, or if another server is the primary. In threads other than workers
- * it records nothing and returns true. */
+ * given up, or if another server is the primary. If the worker uses the
+ * one-shot client, the primary is not checked, and the id is not recorded, only
+ * that the job was sent. In threads other than workers it records nothing and
+ * returns true. */
 bool hf_mongo_worker_may_send(uint32_t server);
 
 /* When a worker started the job, or HF_NEVER if none has. */
