@@ -1,5 +1,5 @@
 /* test_wal_faults.c - the log survives a full disk, unless a sync fails. Any
- * other error of the disk ends the log. */
+ * other error of an operation on its files ends the log. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

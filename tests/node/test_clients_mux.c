@@ -631,7 +631,7 @@ static void events_are_pushed_to_watches(void **state)
     assert_false(take_message(&setup->two));
 }
 
-/* The history keeps some hundred events, and the watch falls behind by more. */
+/* The history keeps a few hundred events, and the watch falls behind by more. */
 static void a_slow_watch_gets_dropped_events(void **state)
 {
     struct setup *setup = *state;

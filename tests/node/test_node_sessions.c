@@ -90,8 +90,8 @@ static void a_lease_expires_when_it_is_over_and_not_before(void **state)
     assert_false(is_held(leader, "k"));
 }
 
-/* A follower counts leases too, so they do not start again when it becomes the
- * leader. */
+/* Followers measure the time of leases too, so a lease does not start again
+ * when a follower becomes the leader. */
 static void a_new_leader_keeps_and_ends_inherited_leases(void **state)
 {
     struct sim_node *leader = start(3);

@@ -19,12 +19,12 @@
 struct lock_clients;
 
 enum lock_step {
-    STEP_IDLE, /* without a claim */
+    STEP_IDLE, /* between claims */
     STEP_OPEN,
     STEP_LOCK,
     STEP_WAIT,    /* in the queue */
     STEP_LOOKUP,  /* looks up whether it is still in the queue */
-    STEP_CONFIRM, /* has the key, and renews it if its validity is unknown */
+    STEP_CONFIRM, /* has the key; renews it if its validity is unknown or over */
     STEP_HOLD,
     STEP_RENEW,
     STEP_UNLOCK,
@@ -60,7 +60,7 @@ struct lock_client {
     bool is_confirming; /* the RENEW of STEP_CONFIRM is under way */
     hf_time hold_until, wait_until;
     size_t lock_op, op; /* numbers of operations in the recorder */
-    bool has_lock_op;   /* the operation `lock_op` has not ended */
+    bool has_lock_op;   /* `lock_op` has not ended or been given up */
 };
 
 struct lock_clients {
@@ -69,7 +69,7 @@ struct lock_clients {
     struct hf_recorder recorder;
     struct lock_client list[LOCK_CLIENTS_MAX];
     unsigned count, key_count;
-    bool is_ending; /* release everything, and start nothing */
+    bool is_ending; /* finish or cancel claims, and start none */
     uint64_t last_ns;
     uint64_t grants, handovers, anchors, renewals, reads;
 };
@@ -78,8 +78,9 @@ void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
                        uint64_t seed);
 void lock_clients_fini(struct lock_clients *clients);
 
-/* Call these when a node has started, and before it goes down. Requests to a
- * node that goes down are sent again. */
+/* Call lock_clients_on_start() when a node has started, and
+ * lock_clients_on_down() before it goes down. Requests to a node that goes down
+ * are sent again. */
 void lock_clients_on_start(struct lock_clients *clients, struct sim_node *node);
 void lock_clients_on_down(struct lock_clients *clients, struct sim_node *node);
 

@@ -53,8 +53,9 @@ struct sim_node {
     uint64_t applied, hash;
     uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
     struct sim_event flushed;
-    uint64_t flushed_write; /* last durable write, unseen while stopped */
-    bool is_taking;         /* a snapshot is being written */
+    uint64_t
+        flushed_write; /* last durable one; a stopped node learns it later */
+    bool is_taking;    /* a snapshot is being written */
     struct sim_snapshot taking;
     struct sim_snapshot installing;
     /* What a crash keeps. */
@@ -75,12 +76,13 @@ void sim_node_crash(struct sim_node *node);
  * engine fails. */
 enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event);
 
-/* Submit commands. Returns HF_ESTATE if the node does not lead. */
+/* Submit up to 16 commands. Returns HF_ESTATE if the node does not lead. */
 enum hf_err sim_node_submit(struct sim_node *node, const uint64_t *commands,
                             size_t count);
 
 /* Start a linearizable read, which must see everything that was acknowledged
- * before this call. */
+ * before this call. Returns HF_ESTATE if the node cannot answer reads, or what
+ * hf_rounds_add() returns. */
 enum hf_err sim_node_read(struct sim_node *node);
 
 /* The node notices that its connection to the leader was reset. */

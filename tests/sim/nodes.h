@@ -47,8 +47,8 @@ struct sim_node {
     struct hf_wal_upkeep upkeep;
     struct hf_node_job *job;
     bool is_flushing, has_upkeep;
-    const char *refused;   /* why it has refused the last connection */
-    struct hf_error error; /* why it has stopped */
+    const char *refused;   /* why it last closed a connection */
+    struct hf_error error; /* why it has stopped, if it has */
 };
 
 /* `lose`, `repeat` and `overtake` are probabilities per thousand messages. */

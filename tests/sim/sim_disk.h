@@ -19,8 +19,9 @@
 
 struct sim_disk;
 
-/* What of the unsynced changes survives a crash. Sectors are counted over all
- * files, in the order of files and offsets; names in the order of changes. */
+/* What of the unsynced changes survives a crash. Sectors are numbered over all
+ * files, in the order of files and offsets; a new size comes after the sectors
+ * of its file. Changes of names are numbered separately, in their order. */
 enum sim_crash {
     SIM_CRASH_LOSE, /* nothing */
     SIM_CRASH_KEEP, /* everything, as if only the process had died */
