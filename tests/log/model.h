@@ -60,7 +60,7 @@ struct run {
     size_t begun, acked;
     bool is_retry;                   /* the last flush found the disk full */
     bool has_stopped;                /* an install failed: a real node stops */
-    size_t unflushed;                /* about the bytes in the next batch */
+    size_t unflushed;                /* roughly the bytes in the next batch */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
 };
@@ -86,15 +86,15 @@ enum hf_err run_open(struct run *run);
 /* Close the log and the directory without a flush, as if the process ended. */
 void run_close(struct run *run);
 
-/* Do one random step, or nothing: append, vote, flush, maintain, take or install
- * a snapshot. Returns false if it failed. */
+/* Do one random step: append, vote, flush, maintain, take or install a
+ * snapshot, or nothing. Returns false if it failed. */
 bool run_step(struct run *run);
 
 /* Do one step. All return false if it failed. run_append() appends `count`
  * entries of `size` random bytes, the first at `index`. run_snapshot() takes a
  * snapshot at the last durable entry, unless there is one already, and compacts
- * all but `trailing` of the entries that it contains. run_install() installs a snapshot at `index`, as if
- * the leader had sent it, and waits for the flush. */
+ * all but `trailing` of the entries that it contains. run_install() installs a
+ * snapshot at `index`, as if the leader had sent it, and flushes the log. */
 bool run_append(struct run *run, uint64_t index, size_t count, size_t size);
 bool run_vote(struct run *run, uint64_t term, uint64_t vote);
 bool run_flush(struct run *run);

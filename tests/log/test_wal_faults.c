@@ -220,7 +220,7 @@ static void a_full_disk_leaves_room_for_releasing_work(void **state)
     }
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
 
-    /* The reserve has room for at least one whole segment. */
+    /* While space is low, the log still writes what it accepts. */
     for (unsigned i = 0; i < MODEL_SEGMENT_SIZE / 1024; i++) {
         append_one(run);
         assert_true(run_flush(run));

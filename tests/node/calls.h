@@ -27,8 +27,8 @@ static inline void on_call_done(struct hf_node_request *request,
     call->is_done = true;
 }
 
-/* Submit `command`, or a linearizable read if it is NULL, to node `number`, with
- * a deadline `ms` from now. */
+/* Submit `command`, or a linearizable read if it is NULL, to node `number`. The
+ * deadline is `ms` from now. */
 static inline void call_start(struct sim_nodes *nodes, unsigned number,
                               struct call *call,
                               const struct hf_command *command, uint32_t ms)

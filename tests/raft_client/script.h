@@ -88,10 +88,10 @@ struct script_request *script_take(enum hf_verb verb);
  * requests. */
 void script_expect_nothing(void);
 
-/* script_reply(), script_result() and script_error() reply to `request` over its
- * connection: with any reply, with the result of a command, or with an error.
- * script_push() and script_bytes() send a push or any bytes over the connection
- * `stream`. */
+/* script_reply(), script_result() and script_error() reply to `request` over
+ * its connection: with any reply, with the result of a command, or with an
+ * error. script_push() and script_bytes() send a push or any bytes over the
+ * connection `stream`. */
 void script_reply(const struct script_request *request,
                   const struct hf_mux_reply *reply);
 void script_result(const struct script_request *request,

@@ -169,7 +169,7 @@ static void random_bytes_do_no_harm(void **state)
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* Wait for a lock and lose the connection meanwhile; the allocation number `nth`
+/* Wait for a lock and lose the connection meanwhile. Allocation number `nth`
  * fails. Returns the result of the claim. The nodes run in this process, so the
  * failure may also lose a reply. */
 static enum hf_err wait_over_a_lost_connection(unsigned long nth)

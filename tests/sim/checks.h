@@ -31,7 +31,7 @@ struct sim_history {
     struct sim_seen *seen;
     uint64_t committed_term; /* of the entry; 0: not committed */
     uint64_t committed_in;   /* term in which the entry was committed */
-    uint64_t state; /* of the state machine after the entry; 0: not applied */
+    uint64_t state;          /* hash of the state after it; 0: not applied */
 };
 
 struct sim_term {

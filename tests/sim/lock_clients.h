@@ -24,7 +24,7 @@ enum lock_step {
     STEP_LOCK,
     STEP_WAIT,    /* in the queue */
     STEP_LOOKUP,  /* looks up whether it is still in the queue */
-    STEP_CONFIRM, /* has the key; renews it if its validity is unknown or over */
+    STEP_CONFIRM, /* has the key; renews it unless it is known to be valid */
     STEP_HOLD,
     STEP_RENEW,
     STEP_UNLOCK,

@@ -53,9 +53,8 @@ struct sim_node {
     uint64_t applied, hash;
     uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
     struct sim_event flushed;
-    uint64_t
-        flushed_write; /* last durable one; a stopped node learns it later */
-    bool is_taking;    /* a snapshot is being written */
+    uint64_t flushed_write; /* durable; handled when the node runs */
+    bool is_taking;         /* a snapshot is being written */
     struct sim_snapshot taking;
     struct sim_snapshot installing;
     /* What a crash keeps. */

@@ -47,7 +47,7 @@ struct sim_node {
     struct hf_wal_upkeep upkeep;
     struct hf_node_job *job;
     bool is_flushing, has_upkeep;
-    const char *refused;   /* why it last closed a connection */
+    const char *refused;   /* why it last refused a connection */
     struct hf_error error; /* why it has stopped, if it has */
 };
 
