@@ -51,9 +51,9 @@ void hf_fake_turn(struct hf_node *node, hf_time now);
 void hf_fake_open(struct hf_node *node, uint64_t conn);
 void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text);
 
-/* hf_fake_expect() asserts that the output of `conn` since the last call is
- * `wanted`. hf_fake_call() sends `text` and runs turns first. A `~` at the end
- * of `wanted` stands for any further output. */
+/* hf_fake_expect() takes the output of `conn`, and asserts that it is `wanted`.
+ * hf_fake_call() first sends `text` and runs turns. A `~` at the end of
+ * `wanted` stands for any further output. */
 void hf_fake_expect(struct hf_node *node, uint64_t conn, const char *wanted);
 void hf_fake_call(struct hf_node *node, uint64_t conn, const char *text,
                   const char *wanted);

@@ -3,8 +3,8 @@
  * They acquire, renew and release a few keys through node/requests, as the
  * client library does through the client protocol: a command that is not
  * answered is sent again, to any node, with its session and sequence; validity
- * is counted from the send or from the anchor of the grant. Everything is
- * recorded for hf-check. */
+ * is counted from the send or from the anchor of the grant. Acquisitions,
+ * renewals and releases are recorded for hf-check. */
 #ifndef HF_TESTS_SIM_LOCK_CLIENTS_H
 #define HF_TESTS_SIM_LOCK_CLIENTS_H
 

@@ -1,8 +1,8 @@
 /* node.h - one simulated raft node: an engine with its disk, timers and peers.
  *
- * It does what a real node does with an update of the engine, and nothing more:
- * store, send each message once the writes before it are durable, apply, answer
- * reads. The state machine is a hash of the commands that were applied. */
+ * It does what a real node does with an update of the engine: store, send each
+ * message once the writes before it are durable, apply, answer reads, take and
+ * install snapshots. The state machine is a hash of the applied entries. */
 #ifndef HF_TESTS_SIM_NODE_H
 #define HF_TESTS_SIM_NODE_H
 
