@@ -60,7 +60,7 @@ struct run {
     size_t begun, acked;
     bool is_retry;                   /* the last flush found the disk full */
     bool has_stopped;                /* an install failed: a real node stops */
-    size_t unflushed;                /* bytes appended since the last flush */
+    size_t unflushed;                /* roughly the bytes in the next batch */
     struct hf_log_snapshot snapshot; /* the newest durable one */
     struct hf_log_snapshot snapshot_begun;
 };
@@ -69,7 +69,8 @@ struct run {
  * Number 0 is the log that run_open() recovered. */
 struct model *run_flushed(struct run *run, size_t number);
 
-/* Initialise a directory on a new disk and open it. */
+/* Initialise a directory on a new disk and open it. `seed` decides what
+ * run_step() does. */
 struct run *run_new(uint64_t seed);
 void run_free(struct run *run);
 
@@ -86,14 +87,14 @@ enum hf_err run_open(struct run *run);
 void run_close(struct run *run);
 
 /* Do one random step: append, vote, flush, maintain, take or install a
- * snapshot. Returns false if it failed. */
+ * snapshot, or nothing. Returns false if it failed. */
 bool run_step(struct run *run);
 
 /* Do one step. All return false if it failed. run_append() appends `count`
  * entries of `size` random bytes, the first at `index`. run_snapshot() takes a
- * snapshot at the last durable entry, and compacts all but `trailing` of the
- * entries that it contains. run_install() installs a snapshot at `index`, as if
- * the leader had sent it, and waits for the flush. */
+ * snapshot at the last durable entry, unless there is one already, and compacts
+ * all but `trailing` of the entries that it contains. run_install() installs a
+ * snapshot at `index`, as if the leader had sent it, and flushes the log. */
 bool run_append(struct run *run, uint64_t index, size_t count, size_t size);
 bool run_vote(struct run *run, uint64_t term, uint64_t vote);
 bool run_flush(struct run *run);
@@ -101,7 +102,8 @@ bool run_upkeep(struct run *run); /* until no upkeep is due */
 bool run_snapshot(struct run *run, uint64_t trailing);
 bool run_install(struct run *run, uint64_t index);
 
-/* Write a snapshot file, without resetting or compacting the log. */
+/* Write a snapshot file and remove older ones. The log is neither reset nor
+ * compacted. */
 bool run_write_snapshot(struct run *run, struct hf_log_snapshot snapshot);
 
 #endif

@@ -264,8 +264,9 @@ static void many_appends_leave_a_bounded_number_of_segments(void **state)
         }
         if (sim_disk_used(sim) > used_most)
             used_most = sim_disk_used(sim);
-        /* 6 segments for the entries of one snapshot interval and 1,000 more, 2
-         * that are partly filled at both ends, the next one, and the spares. */
+        /* Up to 6 segments for the entries of one snapshot interval and 1,000
+         * more, 2 that are partly filled at both ends, the next one, and the
+         * spares. */
         assert_true(hf_wal_segment_count(wal) <= 6 + 2 + 1 + HF_WAL_SPARES_MAX);
     }
     assert_true(used_most <= 16 * opts.identity.segment_size);

@@ -37,7 +37,7 @@ static void continue_after_crash(struct run *run, enum sim_crash pattern,
     run_close(run);
 }
 
-/* Try one pattern of losses on a copy of a disk whose power has failed. */
+/* Try one pattern of losses on a copy of the run's disk. */
 static void try_pattern(const struct run *run, enum sim_crash pattern,
                         uint64_t seed)
 {
@@ -59,8 +59,9 @@ static void try_patterns(const struct run *run, uint64_t seed)
         try_pattern(run, SIM_CRASH_RANDOM, seed * RANDOM_PATTERNS + i);
 }
 
-/* Run the random steps of `seed` until the power fails at `change`. Returns
- * false if the steps end first. */
+/* Run up to `steps` random steps of `seed`, until the power fails at `change`.
+ * Then recover from each pattern of losses. Returns false if the steps end
+ * first. */
 static bool crash_at(uint64_t seed, uint64_t change, size_t steps,
                      bool short_writes)
 {

@@ -12,8 +12,8 @@
 #define FIRST "log-0000000000000001"
 #define SECOND "log-0000000000000002"
 
-/* Make a durable log of `records` records, which fill one segment or several,
- * and a next segment without records. */
+/* Make a durable log of at least `records` records, in as many segments as they
+ * need, and a next segment without records. */
 static struct run *new_log(unsigned records)
 {
     struct run *run = run_new(5);

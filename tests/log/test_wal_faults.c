@@ -1,5 +1,5 @@
 /* test_wal_faults.c - the log survives a full disk, unless a sync fails. Any
- * other error of the disk ends the log. */
+ * other error of an operation on its files ends the log. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -220,7 +220,7 @@ static void a_full_disk_leaves_room_for_releasing_work(void **state)
     }
     assert_int_equal(hf_wal_space(run->wal), HF_WAL_SPACE_LOW);
 
-    /* The reserve has room for at least one whole segment. */
+    /* While space is low, the log still writes what it accepts. */
     for (unsigned i = 0; i < MODEL_SEGMENT_SIZE / 1024; i++) {
         append_one(run);
         assert_true(run_flush(run));

@@ -27,8 +27,8 @@ static inline void on_call_done(struct hf_node_request *request,
     call->is_done = true;
 }
 
-/* Submit `command`, or a linearizable read if it is NULL, to node `number`. Its
- * deadline is in `ms`. */
+/* Submit `command`, or a linearizable read if it is NULL, to node `number`. The
+ * deadline is `ms` from now. */
 static inline void call_start(struct sim_nodes *nodes, unsigned number,
                               struct call *call,
                               const struct hf_command *command, uint32_t ms)
@@ -52,7 +52,7 @@ static inline bool call_is_done(void *arg)
     return ((struct call *)arg)->is_done;
 }
 
-/* Run the simulation until the call is done. */
+/* Run the simulation until the call is done, and return its outcome. */
 static inline struct hf_node_outcome call_wait(struct sim_nodes *nodes,
                                                struct call *call)
 {
@@ -83,7 +83,7 @@ static inline struct hf_key key_of(const char *text)
     return (struct hf_key){text, strlen(text)};
 }
 
-/* Open a session with the secret `n`, through node `number`. */
+/* Open a session with the secret nonce_of(n), through node `number`. */
 static inline uint64_t open_session(struct sim_nodes *nodes, unsigned number,
                                     unsigned n)
 {

@@ -1,22 +1,22 @@
 /* fake_node.h - a replication half for tests of the client half: a store of one
  * node that applies each command in the next turn.
  *
- * It defines struct hf_node and the functions of requests.h, attachments.h and
- * hf_node_status(). It also replaces the shell, which has the sockets: it
- * records what is sent to connections. */
+ * It defines struct hf_node and the functions of a node that the client half
+ * calls. It also replaces the shell, which has the sockets: it records what is
+ * sent to connections. */
 #ifndef HF_TESTS_NODE_FAKE_NODE_H
 #define HF_TESTS_NODE_FAKE_NODE_H
 
 #include "node/clients.h"
 #include "node/requests.h"
 
-#define HF_FAKE_CONNS 8 /* connections that are recorded: 1 to 7 */
+#define HF_FAKE_CONNS 8 /* connections 1 to HF_FAKE_CONNS - 1 are recorded */
 
 struct hf_fake_conn {
     struct hf_buf output; /* not yet taken by the test */
     bool is_closed;
     bool is_paused;
-    uint64_t session; /* attached here */
+    uint64_t session; /* attached to this connection; 0: none */
     size_t sends;
 };
 
@@ -25,14 +25,16 @@ struct hf_node {
     struct hf_store store;
     struct hf_clients *clients;
     struct hf_dlist requests;
-    struct hf_dlist granted; /* waiters that the running command granted */
+    struct hf_dlist granted; /* waiters that the running command gave a key */
     struct hf_fake_conn conns[HF_FAKE_CONNS];
     uint64_t leader;
-    int64_t age_ms;                 /* of the grants that are reported */
-    bool is_stuck;                  /* nothing is applied */
-    bool loses_grants;              /* no grant is reported */
-    struct hf_node_outcome failure; /* if err is set, the outcome of requests */
-    enum hf_command_kind failing;   /* kind that gets `failure`; 0: all */
+    int64_t age_ms;    /* of the grants that are reported */
+    bool is_stuck;     /* requests stay unanswered */
+    bool loses_grants; /* no grant is reported */
+    /* The outcome of commands of the kind `failing`. If `failing` is 0, it is
+     * the outcome of all requests, provided that failure.err is set. */
+    struct hf_node_outcome failure;
+    enum hf_command_kind failing;
     size_t submitted;
     size_t abandoned;
     size_t closed_conns; /* all that were closed, recorded or not */
@@ -49,9 +51,9 @@ void hf_fake_turn(struct hf_node *node, hf_time now);
 void hf_fake_open(struct hf_node *node, uint64_t conn);
 void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text);
 
-/* hf_fake_expect() asserts that the output of `conn` since the last call is
- * `wanted`. hf_fake_call() sends `text` and runs turns first. A `~` at the end
- * of `wanted` stands for any further output. */
+/* hf_fake_expect() takes the output of `conn`, and asserts that it is `wanted`.
+ * hf_fake_call() first sends `text` and runs turns. A `~` at the end of
+ * `wanted` stands for any further output. */
 void hf_fake_expect(struct hf_node *node, uint64_t conn, const char *wanted);
 void hf_fake_call(struct hf_node *node, uint64_t conn, const char *text,
                   const char *wanted);

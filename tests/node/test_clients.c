@@ -328,8 +328,9 @@ static void write_random_request(struct hf_random *random, struct hf_buf *buf)
             buf, words[hf_random_below(random, HF_TEST_COUNT(words))]);
 }
 
-/* Send a random request over a random connection. Sometimes close and reopen
- * the connection first. */
+/* Send a random request, sometimes with one changed bit, over a random
+ * connection. If the connection is closed, and sometimes if it is not, first
+ * reopen it. */
 static void disturb(struct hf_node *node, struct hf_random *random)
 {
     uint64_t conn = 1 + hf_random_below(random, HF_FAKE_CONNS - 1);

@@ -11,7 +11,7 @@ static const struct hf_nonce secret = {"secret of a sess"};
 static const struct hf_nonce nonce_a = {"nonce a, 16 byte"};
 static const struct hf_nonce nonce_b = {"nonce b, 16 byte"};
 
-/* A client with one connection. Messages are taken one after the other. */
+/* A client with one connection, which takes one message at a time. */
 struct client {
     struct hf_node *node;
     uint64_t conn;
@@ -631,7 +631,7 @@ static void events_are_pushed_to_watches(void **state)
     assert_false(take_message(&setup->two));
 }
 
-/* The history keeps some hundred events, and the watch falls behind by more. */
+/* The history keeps a few hundred events; the watch falls behind by more. */
 static void a_slow_watch_gets_dropped_events(void **state)
 {
     struct setup *setup = *state;

@@ -279,7 +279,8 @@ static void a_wait_ends_by_a_cancel(void **state)
     hf_fake_call(node, 2, "PING\r\n", "+PONG\r\n");
 }
 
-/* If the key is granted while the claim is withdrawn, the grant ends, too. */
+/* If the key is granted before the CANCEL of its claim is applied, the CANCEL
+ * releases the key. */
 static void a_late_grant_is_withdrawn(void **state)
 {
     struct hf_node *node = *state;

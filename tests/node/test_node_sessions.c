@@ -90,8 +90,8 @@ static void a_lease_expires_when_it_is_over_and_not_before(void **state)
     assert_false(is_held(leader, "k"));
 }
 
-/* A follower counts leases too, so they do not start again when it becomes the
- * leader. */
+/* Followers measure the time of leases too, so a lease does not start again
+ * when a follower becomes the leader. */
 static void a_new_leader_keeps_and_ends_inherited_leases(void **state)
 {
     struct sim_node *leader = start(3);
@@ -266,8 +266,8 @@ static void a_new_leader_waits_before_it_closes_sessions(void **state)
     assert_true(has_session(leader, attached));
 }
 
-/* In the log, the LOCK is right before a CLOSE that does not take it into
- * account. Such a CLOSE has no effect. */
+/* In the log, the LOCK is right before a CLOSE of its session. The CLOSE has no
+ * effect, because its sequence is lower than that of the LOCK. */
 static void a_command_that_races_ahead_of_close_saves_its_session(void **state)
 {
     struct sim_node *leader = start(1);

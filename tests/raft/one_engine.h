@@ -125,8 +125,8 @@ static inline void one_persist(struct one *one)
         HF_OK);
 }
 
-/* Receive `count` entries of `term` after (prev_index, prev_term), from the
- * leader of `term`, whose commit index is `commit`. */
+/* Receive `count` entries of `term` after (prev_index, prev_term), from node
+ * `leader`, which leads in `term` and has the commit index `commit`. */
 static inline enum hf_err one_append(struct one *one, uint64_t leader,
                                      uint64_t term, uint64_t prev_index,
                                      uint64_t prev_term, uint32_t count,

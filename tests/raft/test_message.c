@@ -125,7 +125,7 @@ static void appends_that_contradict_themselves_are_refused(void **state)
     hf_message_encode(&buf, &append);
     assert_int_equal(decode(&buf, &message), HF_EPROTO);
     buf.size = 0;
-    strange[1].term = 6; /* newer than the leader */
+    strange[1].term = 6; /* newer than the leader's term */
     hf_message_encode(&buf, &append);
     assert_int_equal(decode(&buf, &message), HF_EPROTO);
     buf.size = 0;

@@ -185,7 +185,7 @@ static void the_most_complete_log_stands_for_election(void **state)
     hf_lost_init(&lost, 2, &three, 100);
     report(&lost, 2, 5, 4, 12);
     report(&lost, 3, 5, 5, 10);
-    assert_false(hf_lost_elects(&lost, 5, 1000)); /* node 3 has a later term */
+    assert_false(hf_lost_elects(&lost, 5, 1000)); /* node 3: later last term */
     report(&lost, 2, 5, 5, 9);
     assert_false(hf_lost_elects(&lost, 5, 1000)); /* node 3 has a longer log */
     report(&lost, 2, 5, 5, 11);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define START INT64_C(1000000000000) /* later than any real clock */
+#define START INT64_C(1000000000000) /* later than any CLOCK_BOOTTIME */
 #define URL "raft://127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003"
 #define HOUR_MS 3600000
 
@@ -261,7 +261,8 @@ void script_open(const char *url)
 }
 
 /* Run one turn. If nothing is due, advance the clock to the next timer first.
- * Returns false, with the clock at `until`, if that timer is later. */
+ * If that timer is later than `until`, only set the clock to `until` and return
+ * false. */
 static bool step_client(hf_time until)
 {
     hf_time next = hf_loop_next_timer(script.client);

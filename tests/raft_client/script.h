@@ -37,10 +37,11 @@ struct script_stream {
     unsigned writes;
 };
 
-/* A request that the test has to answer. */
+/* A request that the test has to answer. Its strings may dangle, because they
+ * point into the output of the client. */
 struct script_request {
     struct hf_mux_request mux;
-    struct hf_command command; /* of a DO; its strings are dangling */
+    struct hf_command command; /* of a DO */
     unsigned stream;
     hf_time at;
 };
@@ -83,12 +84,14 @@ void script_run(uint32_t ms);
  * that its command is `verb`, and return it. */
 struct script_request *script_take(enum hf_verb verb);
 
-/* Assert that the test has taken all requests. */
+/* Run what is due in the client, and assert that the test has taken all
+ * requests. */
 void script_expect_nothing(void);
 
-/* The first three reply to `request` over its connection: with any reply, with
- * the result of a command, or with an error. script_push() and script_bytes()
- * send a push or any bytes over the connection `stream`. */
+/* script_reply(), script_result() and script_error() reply to `request` over
+ * its connection: with any reply, with the result of a command, or with an
+ * error. script_push() and script_bytes() send a push or any bytes over the
+ * connection `stream`. */
 void script_reply(const struct script_request *request,
                   const struct hf_mux_reply *reply);
 void script_result(const struct script_request *request,

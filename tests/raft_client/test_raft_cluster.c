@@ -1,5 +1,5 @@
-/* raft: with a cluster of three nodes, which fail one after another. The test
- * does not know which node leads, so each node fails in one round. */
+/* raft: with a cluster of three nodes. The test does not know which node leads,
+ * so most cases let each node fail in turn. */
 #include <signal.h>
 
 #include "lib/cluster.h"

@@ -60,7 +60,7 @@ static void a_message_out_of_place_does_no_harm(void **state)
         script_bytes(stream, messages[i], strlen(messages[i]));
         if (script.streams[stream].stream)
             script_run(10);
-        /* If the client has kept the connection, the reply still arrives. */
+        /* If the client has kept the connection, answer the same request. */
         if (script.streams[stream].stream)
             script.taken--;
         expect_that_it_works(future, &lock);
@@ -161,7 +161,7 @@ static void random_bytes_do_no_harm(void **state)
         bytes[size - 1] = '\r';
         script_bytes(stream, bytes, size + 1);
         script_run(10);
-        script.streams[stream].is_lost = true; /* if the client still waits */
+        script.streams[stream].is_lost = true; /* end a wait for more bytes */
         script_bytes(stream, "", 0);
         expect_that_it_works(future, &lock);
     }
@@ -169,7 +169,7 @@ static void random_bytes_do_no_harm(void **state)
 
 /* ---- Memory -------------------------------------------------------------*/
 
-/* Wait for a lock over a lost connection, while the allocation number `nth`
+/* Wait for a lock and lose the connection meanwhile. Allocation number `nth`
  * fails. Returns the result of the claim. The nodes run in this process, so the
  * failure may also lose a reply. */
 static enum hf_err wait_over_a_lost_connection(unsigned long nth)

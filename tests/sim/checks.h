@@ -30,8 +30,8 @@ struct sim_seen {
 struct sim_history {
     struct sim_seen *seen;
     uint64_t committed_term; /* of the entry; 0: not committed */
-    uint64_t committed_in;   /* term of the leader that committed the entry */
-    uint64_t state;          /* hash after the entry; 0: not applied */
+    uint64_t committed_in;   /* term in which the entry was committed */
+    uint64_t state;          /* hash of the state after it; 0: not applied */
 };
 
 struct sim_term {
@@ -53,7 +53,7 @@ struct sim_checks {
 
 void sim_checks_fini(struct sim_checks *checks);
 
-/* Check entries that a node has appended or loaded. */
+/* Check the entries first..last of the node's log. */
 void sim_checks_entries(struct sim_checks *checks, struct sim_node *node,
                         uint64_t first, uint64_t last);
 void sim_checks_leader(struct sim_checks *checks, struct sim_node *node);

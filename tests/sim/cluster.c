@@ -167,8 +167,8 @@ static void act_as_client(struct sim_cluster *cluster)
 
 /* ---- Faults -------------------------------------------------------------*/
 
-/* Draw the node that a fault hits: in 60 percent of the cases the leader,
- * otherwise any node. */
+/* Draw the node that a fault hits: in 60 percent of the cases the leader, if
+ * there is one, and otherwise any node. */
 static unsigned draw_victim(struct sim_cluster *cluster)
 {
     struct sim_node *leader = sim_cluster_leader(cluster);

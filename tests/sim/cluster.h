@@ -10,7 +10,7 @@
 /* The size of the cluster, and the kinds of faults that a seed may draw. */
 struct sim_plan {
     unsigned nodes;
-    bool swarm;     /* each seed leaves out some of the kinds below */
+    bool swarm;     /* each kind below is left out of some seeds */
     bool network;   /* loss, delay, repeats, reordering */
     bool cuts;      /* of links, in one direction or both */
     bool crashes;   /* which lose a part of what was not flushed */
@@ -30,7 +30,7 @@ struct sim_cluster {
     struct sim_node nodes[SIM_NODES_MAX];
     unsigned count;
     uint64_t commands; /* submitted so far */
-    uint64_t trace;    /* hash of everything that happened */
+    uint64_t trace;    /* hash of all frames that arrived */
     bool verbose;
 };
 
@@ -60,7 +60,7 @@ struct sim_node *sim_cluster_leader(struct sim_cluster *cluster);
 /* Let time pass until a leader can answer reads, and return it. */
 struct sim_node *sim_cluster_await_leader(struct sim_cluster *cluster);
 
-/* Submit one command to `node`. */
+/* Submit one command to `node`. Returns what sim_node_submit() returns. */
 enum hf_err sim_cluster_submit(struct sim_cluster *cluster,
                                struct sim_node *node);
 

@@ -130,9 +130,9 @@ void sim_conns_start(struct sim_nodes *nodes, unsigned number)
     }
 }
 
-/* If only the process dies, nodes that are connected to it see the connections
- * closed. If the machine dies (`silent`), they notice nothing until they
- * connect to the next process of the node. */
+/* The connections from the node always close. Those to the node close if only
+ * its process dies. If the machine dies (`silent`), the other nodes do not
+ * notice until they connect to the next process of the node. */
 void sim_conns_stop(struct sim_nodes *nodes, unsigned number, bool silent)
 {
     for (unsigned i = 0; i < nodes->count; i++) {

@@ -53,7 +53,8 @@ static void on_done(struct hf_node_request *request,
     wake_in(client, 0);
 }
 
-/* Choose a node at random. If it is up, attach the session to it. */
+/* Detach the session from its node, and attach it to a random one. A node that
+ * is down is not told. */
 static void move(struct lock_client *client)
 {
     struct sim_nodes *nodes = client->all->nodes;
@@ -73,7 +74,7 @@ static void move_and_wait(struct lock_client *client)
 }
 
 /* Send the request, for the first time or again. If the node is down, choose
- * another node and retry later. */
+ * a random node and retry later. */
 static void ask(struct lock_client *client)
 {
     struct sim_node *node = node_of(client);

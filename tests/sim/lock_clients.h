@@ -3,8 +3,8 @@
  * They acquire, renew and release a few keys through node/requests, as the
  * client library does through the client protocol: a command that is not
  * answered is sent again, to any node, with its session and sequence; validity
- * is counted from the send or from the anchor of the grant. Everything is
- * recorded for hf-check. */
+ * is counted from the send or from the anchor of the grant. Acquisitions,
+ * renewals and releases are recorded for hf-check. */
 #ifndef HF_TESTS_SIM_LOCK_CLIENTS_H
 #define HF_TESTS_SIM_LOCK_CLIENTS_H
 
@@ -19,12 +19,12 @@
 struct lock_clients;
 
 enum lock_step {
-    STEP_IDLE, /* without a claim */
+    STEP_IDLE, /* between claims */
     STEP_OPEN,
     STEP_LOCK,
     STEP_WAIT,    /* in the queue */
     STEP_LOOKUP,  /* looks up whether it is still in the queue */
-    STEP_CONFIRM, /* has the key, and renews it if its validity is unknown */
+    STEP_CONFIRM, /* has the key; renews it unless it is known to be valid */
     STEP_HOLD,
     STEP_RENEW,
     STEP_UNLOCK,
@@ -60,7 +60,7 @@ struct lock_client {
     bool is_confirming; /* the RENEW of STEP_CONFIRM is under way */
     hf_time hold_until, wait_until;
     size_t lock_op, op; /* numbers of operations in the recorder */
-    bool has_lock_op;   /* the operation `lock_op` has not ended */
+    bool has_lock_op;   /* `lock_op` has not ended or been given up */
 };
 
 struct lock_clients {
@@ -69,7 +69,7 @@ struct lock_clients {
     struct hf_recorder recorder;
     struct lock_client list[LOCK_CLIENTS_MAX];
     unsigned count, key_count;
-    bool is_ending; /* release everything, and start nothing */
+    bool is_ending; /* finish or cancel claims, and start none */
     uint64_t last_ns;
     uint64_t grants, handovers, anchors, renewals, reads;
 };
@@ -78,8 +78,9 @@ void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
                        uint64_t seed);
 void lock_clients_fini(struct lock_clients *clients);
 
-/* Call these when a node has started, and before it goes down. Requests to a
- * node that goes down are sent again. */
+/* Call lock_clients_on_start() when a node has started, and
+ * lock_clients_on_down() before it goes down. Requests to a node that goes down
+ * are sent again. */
 void lock_clients_on_start(struct lock_clients *clients, struct sim_node *node);
 void lock_clients_on_down(struct lock_clients *clients, struct sim_node *node);
 

@@ -29,7 +29,7 @@ static void free_outgoing(struct sim_outgoing *outgoing)
 }
 
 /* Remove the first frame of the outbox. Returns NULL if there is none, or if it
- * still waits for its write: frames are sent in order. */
+ * waits for a write after `durable`: frames are sent in order. */
 static struct sim_outgoing *take_outgoing(struct sim_node *node,
                                           uint64_t durable)
 {

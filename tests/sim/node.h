@@ -1,8 +1,8 @@
 /* node.h - one simulated raft node: an engine with its disk, timers and peers.
  *
- * It does what a real node does with an update of the engine, and nothing more:
- * store, send each message once the writes before it are durable, apply, answer
- * reads. The state machine is a hash of the commands that were applied. */
+ * It does what a real node does with an update of the engine: store, send each
+ * message once the writes before it are durable, apply, answer reads, take and
+ * install snapshots. The state machine is a hash of the applied entries. */
 #ifndef HF_TESTS_SIM_NODE_H
 #define HF_TESTS_SIM_NODE_H
 
@@ -53,7 +53,7 @@ struct sim_node {
     uint64_t applied, hash;
     uint64_t unchecked; /* first index that sim_checks_entries() has not seen */
     struct sim_event flushed;
-    uint64_t flushed_write; /* last durable write, unseen while stopped */
+    uint64_t flushed_write; /* durable; handled when the node runs */
     bool is_taking;         /* a snapshot is being written */
     struct sim_snapshot taking;
     struct sim_snapshot installing;
@@ -75,12 +75,13 @@ void sim_node_crash(struct sim_node *node);
  * engine fails. */
 enum hf_err sim_node_step(struct sim_node *node, struct hf_engine_event event);
 
-/* Submit commands. Returns HF_ESTATE if the node does not lead. */
+/* Submit up to 16 commands. Returns HF_ESTATE if the node does not lead. */
 enum hf_err sim_node_submit(struct sim_node *node, const uint64_t *commands,
                             size_t count);
 
 /* Start a linearizable read, which must see everything that was acknowledged
- * before this call. */
+ * before this call. Returns HF_ESTATE if the node cannot answer reads, or what
+ * hf_rounds_add() returns. */
 enum hf_err sim_node_read(struct sim_node *node);
 
 /* The node notices that its connection to the leader was reset. */

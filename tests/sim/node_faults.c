@@ -115,9 +115,9 @@ static void leave(struct node_faults *faults)
     sim_nodes_wake(faults->nodes, node->number);
 }
 
-/* A crash during a flush hits a leader before it can answer its clients. A node
- * that has shut down exits without a power failure, so its disk keeps all that
- * was written. */
+/* A crash during a flush may hit a leader before it can answer its clients. A
+ * node that has shut down exits without a power failure, so its disk keeps all
+ * that was written. */
 void node_faults_on_turn(struct node_faults *faults, struct sim_node *node)
 {
     if (faults->leaving == node && hf_node_has_left(node->node)) {

@@ -32,11 +32,12 @@ struct node_faults {
 void node_faults_init(struct node_faults *faults, struct sim_nodes *nodes,
                       const struct node_faults_plan *plan, uint64_t seed);
 
-/* Call this after each turn of a node. It may crash the node during a flush. If
- * the node has shut down, it ends the node and restarts it later. */
+/* Call this after each turn of a node. It may crash the node, or all nodes,
+ * during a flush of the node. If the node has shut down, it ends the node and
+ * restarts it later. */
 void node_faults_on_turn(struct node_faults *faults, struct sim_node *node);
 
-/* End all faults, and start all nodes. */
+/* End all faults except drifting clocks, and start all nodes. */
 void node_faults_end(struct node_faults *faults);
 
 #endif

@@ -222,7 +222,7 @@ void sim_nodes_start_all(struct sim_nodes *nodes)
 }
 
 /* Let the power fail after a few changes of the disk, so that a flush, upkeep
- * or job that is running is written in part. */
+ * or job that is running may be written in part. */
 static void interrupt_disk_work(struct sim_node *node)
 {
     struct sim_nodes *nodes = node->nodes;

@@ -47,8 +47,8 @@ struct sim_node {
     struct hf_wal_upkeep upkeep;
     struct hf_node_job *job;
     bool is_flushing, has_upkeep;
-    const char *refused;   /* why it has refused the last connection */
-    struct hf_error error; /* why it has stopped */
+    const char *refused;   /* why it last refused a connection */
+    struct hf_error error; /* why it has stopped, if it has */
 };
 
 /* `lose`, `repeat` and `overtake` are probabilities per thousand messages. */
@@ -82,7 +82,8 @@ struct sim_nodes {
     void *arg;
 };
 
-/* Create `count` nodes. None of them runs. */
+/* Create `count` nodes, which do not run yet. `seed` initialises
+ * nodes->random. */
 void sim_nodes_init(struct sim_nodes *nodes, unsigned count, uint64_t seed);
 void sim_nodes_fini(struct sim_nodes *nodes);
 
@@ -106,7 +107,7 @@ void sim_nodes_heal(struct sim_nodes *nodes);
 /* Break the connection from `from` to `to`. `from` connects again later. */
 void sim_nodes_reset(struct sim_nodes *nodes, unsigned from, unsigned to);
 
-/* Let the node have a turn soon: something was submitted. */
+/* Give the node a turn at once. Call this after submitting something to it. */
 void sim_nodes_wake(struct sim_nodes *nodes, unsigned number);
 
 /* Simulate `ms`, or less if `done`, which may be NULL, returns true before
@@ -114,7 +115,7 @@ void sim_nodes_wake(struct sim_nodes *nodes, unsigned number);
 bool sim_nodes_run(struct sim_nodes *nodes, uint32_t ms,
                    bool (*done)(void *arg), void *arg);
 
-/* The clock of a node. */
+/* The time on the node's clock. */
 hf_time sim_node_now(const struct sim_node *node);
 
 /* Returns the running node that leads in the highest term, or NULL. */

@@ -19,8 +19,9 @@
 
 struct sim_disk;
 
-/* What of the unsynced changes survives a crash. Sectors are counted over all
- * files, in the order of files and offsets; names in the order of changes. */
+/* What of the unsynced changes survives a crash. Sectors are numbered over all
+ * files, in the order of files and offsets; a new size comes after the sectors
+ * of its file. Changes of names are numbered separately, in their order. */
 enum sim_crash {
     SIM_CRASH_LOSE, /* nothing */
     SIM_CRASH_KEEP, /* everything, as if only the process had died */
@@ -57,8 +58,8 @@ void sim_disk_power_off_at(struct sim_disk *disk, uint64_t change);
 bool sim_disk_is_off(const struct sim_disk *disk);
 
 /* Operation number `op` returns `rc`, and all later ones too if `forever`. If
- * it syncs a file, the bytes that it should have written never become
- * durable. */
+ * it syncs a file, the unsynced bytes do not become durable, unless they are
+ * written again. */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t op, int rc, bool forever);
 
 /* With `on`, each write transfers at most one sector. */
@@ -68,8 +69,8 @@ void sim_disk_short_writes(struct sim_disk *disk, bool on);
 void sim_disk_set_capacity(struct sim_disk *disk, uint64_t bytes);
 uint64_t sim_disk_used(const struct sim_disk *disk);
 
-/* Call `hook` at the start of every sync of a file. A slow sync is a hook that
- * advances a simulated clock. */
+/* Call `hook` at the start of every sync of a file that does not fail. A slow
+ * sync is a hook that advances a simulated clock. */
 void sim_disk_on_sync(struct sim_disk *disk, void (*hook)(void *arg),
                       void *arg);
 

@@ -69,7 +69,7 @@ static inline uint64_t sim_disk_sectors(uint64_t size)
     return (size + SIM_DISK_SECTOR - 1) / SIM_DISK_SECTOR;
 }
 
-/* calloc() that does not fail. */
+/* calloc() that aborts if memory is exhausted. */
 void *sim_disk_allocate(size_t size);
 
 struct sim_inode *sim_disk_new_inode(struct sim_disk *sim);

@@ -1,8 +1,8 @@
 /* test_node_simulation.c - simulations of whole nodes and their clients. A seed
  * decides what clients do, and how network, disks, clocks and processes fail.
  * node_checks.h lists what is checked. At the end, faults stop, each client
- * must be answered, all leases must expire, and the history of the clients is
- * checked.
+ * must be answered, all keys must become free, and the history of the clients
+ * is checked.
  *
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case

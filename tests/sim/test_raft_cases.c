@@ -1,5 +1,5 @@
-/* test_raft_cases.c - scripted cases of raft clusters, which random seeds meet
- * rarely. */
+/* test_raft_cases.c - scripted cases of raft clusters, which random seeds
+ * rarely reach. */
 #include "lib/runner.h"
 #include "sim/cluster.h"
 
@@ -91,7 +91,7 @@ static struct sim_node *find_other(const struct sim_node *node)
     return &cluster.nodes[(node->number + 1) % cluster.count];
 }
 
-/* Submit a command, and wait until it is acknowledged. */
+/* Submit a command, which must be acknowledged within 100 ms. */
 static void write_one(struct sim_node *leader)
 {
     uint64_t before = cluster.checks.acknowledged;
@@ -161,7 +161,7 @@ static void one_broken_connection_deposes_no_leader(void **state)
     assert_int_equal(hf_engine_term(&leader->engine), term);
 }
 
-/* 100 ms are less than the shortest election timeout. */
+/* The case waits 100 ms, which is less than the shortest election timeout. */
 static void a_dead_leader_is_replaced_before_any_timeout(void **state)
 {
     struct sim_node *leader;

@@ -64,7 +64,7 @@ static void add_totals(const struct sim_checks *checks)
     totals.restarts += checks->restarts;
 }
 
-/* Run one seed. Returns a hash of everything that happened. */
+/* Run one seed. Returns a hash of all frames that arrived. */
 static uint64_t run_seed(uint64_t seed, const struct sim_plan *plan)
 {
     static struct sim_cluster cluster;

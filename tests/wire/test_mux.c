@@ -5,8 +5,8 @@
 
 static const struct hf_nonce secret = {"0123456789abcde"};
 
-/* A message and its reader. The strings of the message point into its
- * buffer. */
+/* A message and its reader. The strings of the message point into the buffer
+ * that parse() was called with. */
 struct parsed {
     struct hf_resp_reader reader;
     struct hf_resp_message message;
