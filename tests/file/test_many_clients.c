@@ -195,7 +195,8 @@ static void thousand_claims_of_four_clients_are_served_in_order(void **state)
 struct tenant {
     pid_t pid;
     int commands; /* pipe to the process */
-    int replies;  /* pipe from the process, one reply per command */
+    int replies;  /* pipe from the process: a byte when its clients are
+                     open, and one after each command */
 };
 
 static void lock_once(struct hf_client *client)

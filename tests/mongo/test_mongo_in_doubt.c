@@ -124,9 +124,9 @@ enum {
 };
 
 /* The first copy of each call is executed but not confirmed. The second copy
- * finds that, and changes nothing. `code` is used for LOCK and UNLOCK only,
- * because after some codes libmongoc searches for another server for
- * seconds. */
+ * finds that out, and changes nothing, except that a renewal may be executed
+ * twice. `code` is used for LOCK and UNLOCK only, because after some codes
+ * libmongoc searches for another server for seconds. */
 static void run_unconfirmed_calls(struct hf_client *client,
                                   struct hf_client *other, int code)
 {
