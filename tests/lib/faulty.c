@@ -574,8 +574,8 @@ static void faulty_cancel(void *self, struct hf_request *request)
 
 /* ---- To the client ------------------------------------------------------*/
 
-/* Unless the clock is shared, replace the server's time in `anchor` by what a
- * remote server can know: which message of this client was the last to arrive
+/* Unless the clock is shared, replace the server's time in `anchor` with what
+ * a remote server can know: which message of this client was the last to arrive
  * by then, and how long before. Round the age down, because both readings of
  * the server's clock are rounded. */
 static void translate_anchor(const struct hf_faulty *faulty,
