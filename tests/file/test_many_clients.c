@@ -139,8 +139,9 @@ static void party_main(void *arg)
 }
 
 /* Start `processes` processes, each with `clients` clients that make `claims`
- * claims. Hold the key until all claims are in the queue, then release it, and
- * check that the claims are granted in order. */
+ * claims each, or fewer in a slow build. Hold the key until all claims are in
+ * the queue, then release it, and check that the claims are granted in
+ * order. */
 static void expect_fifo_order(unsigned processes, unsigned clients,
                               unsigned claims)
 {

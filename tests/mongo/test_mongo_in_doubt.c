@@ -457,9 +457,10 @@ static void a_silent_server_ends_validity(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* The server delays the first copy of a LOCK until its connection is lost.
- * Meanwhile the second copy is granted and released. The late copy is refused,
- * so the next client gets the key, although the lease is long. */
+/* The server delays the first copy of a LOCK for longer than the client waits
+ * for the reply. Meanwhile the second copy is granted the key, which is then
+ * released. The late copy is refused, so the next client gets the key, although
+ * the lease is long. */
 static void a_late_lock_after_its_release_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);
