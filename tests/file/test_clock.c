@@ -25,7 +25,7 @@
 #endif
 
 /* The time namespace of a process: how far its clocks are ahead of the
- * machine's. */
+ * machine's, and what the process does there. */
 struct zone {
     int64_t offset_s;
     void (*act)(const struct zone *zone);

@@ -595,8 +595,8 @@ static void claim_many(struct hf_client *client, char prefix,
 }
 
 /* While a client checks which processes are dead, no other client can use the
- * arena. So a client checks once for each key of a dead process, but not for
- * each key of a live one. */
+ * arena. So the number of checks must grow only linearly with the number of
+ * keys that the dead process and the live process held. */
 static void death_is_reviewed_in_one_round(void **state)
 {
     struct hf_lock *of_live[MANY], *of_dead[MANY];

@@ -134,9 +134,9 @@ static void lock_of_a_dead_holder_goes_to_the_next_waiter(void **state)
     close_site(client);
 }
 
-/* No waiter notices the death, so the client that tries to take the key has to.
- * It holds another key itself, which must not hide the lock of the dead
- * holder. */
+/* Nobody waits for the key, so the client that tries to take it has to notice
+ * the death. It holds another key itself, which must not hide the lock of the
+ * dead holder. */
 static void lock_of_a_dead_holder_is_free(void **state)
 {
     struct holder other = {1, "other"};

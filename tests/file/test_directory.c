@@ -101,8 +101,9 @@ static void tokens_continue_above_the_token_file(void **state)
 
 static void arena_of_another_boot_is_replaced(void **state)
 {
-    const int64_t later =
-        INT64_MAX; /* a time in the future, as after a reboot */
+    /* The clock starts at 0 at each boot, so after a reboot the time of the
+     * last command may be ahead of it. */
+    const int64_t later = INT64_MAX;
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     uint64_t token;

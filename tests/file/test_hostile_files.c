@@ -29,8 +29,7 @@ enum kind {
 struct oddity {
     const char *name;
     enum kind kind;
-    enum hf_err
-        err; /* HF_OK: opening may succeed, or fail with the name of the file */
+    enum hf_err err; /* expected error; HF_OK: opening may succeed or fail */
 };
 
 static const char *const kind_names[] = {

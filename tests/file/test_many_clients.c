@@ -139,8 +139,9 @@ static void party_main(void *arg)
 }
 
 /* Start `processes` processes, each with `clients` clients that make `claims`
- * claims. Hold the key until all claims are in the queue, then release it, and
- * check that the claims are granted in order. */
+ * claims each, or fewer in a slow build. Hold the key until all claims are in
+ * the queue, then release it, and check that the claims are granted in
+ * order. */
 static void expect_fifo_order(unsigned processes, unsigned clients,
                               unsigned claims)
 {
@@ -195,7 +196,8 @@ static void thousand_claims_of_four_clients_are_served_in_order(void **state)
 struct tenant {
     pid_t pid;
     int commands; /* pipe to the process */
-    int replies;  /* pipe from the process, one reply per command */
+    int replies;  /* pipe from the process: a byte when its clients are
+                     open, and one after each command */
 };
 
 static void lock_once(struct hf_client *client)

@@ -284,7 +284,7 @@ static void create_secret(void)
     expect_mode("secret", 0600, getegid());
 }
 
-/* Keep replacing the FIFO of a client by a link to the file "secret". */
+/* Keep replacing the FIFO of a client with a link to the file "secret". */
 static void plant_links(void *arg)
 {
     char target[128], link_path[128], fifo[128];

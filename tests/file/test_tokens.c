@@ -252,7 +252,7 @@ static void tokens_below_the_reserve_are_granted_when_the_disk_fails(
 
 #define MANY 1100
 #define TTL_MS 2000
-#define ROUNDS 300 /* enough for the waiter to be granted keys, if any */
+#define ROUNDS 300 /* pauses in which the waiter may be granted keys */
 
 static struct hf_key number_key(char name[16], int number)
 {

@@ -1,7 +1,7 @@
 /* commands.h - functions that build commands.
  *
- * A nonce is passed as a number. The caller sets `sequence` and `done` of the
- * result, except for OPEN and CLOSE. */
+ * A nonce is passed as a number. The caller sets `sequence` and `done` of each
+ * command except OPEN, CLOSE and EXPIRE. */
 #ifndef HF_TESTS_LIB_COMMANDS_H
 #define HF_TESTS_LIB_COMMANDS_H
 
@@ -28,7 +28,7 @@ static inline struct hf_command hf_test_open(const char *label)
 }
 
 /* A CLOSE is refused if the session has sent a command with a higher sequence,
- * so this one never is. */
+ * so use the highest possible one. */
 static inline struct hf_command hf_test_close(uint64_t session)
 {
     return (struct hf_command){

@@ -574,10 +574,10 @@ static void faulty_cancel(void *self, struct hf_request *request)
 
 /* ---- To the client ------------------------------------------------------*/
 
-/* Translate an anchor into what a remote server can know: which message of this
- * client was the last to arrive before `stamp`, by the server's clock, and how
- * long before. Round the age down, because both readings of the server's clock
- * are rounded. */
+/* Unless the clock is shared, replace the server's time in `anchor` with what
+ * a remote server can know: which message of this client was the last to arrive
+ * by then, and how long before. Round the age down, because both readings of
+ * the server's clock are rounded. */
 static void translate_anchor(const struct hf_faulty *faulty,
                              struct hf_anchor *anchor)
 {

@@ -89,8 +89,8 @@ bool hf_test_mongo_has_clocks(void)
 }
 
 /* Change the server's time of day, but not its monotonic clock, so that
- * timeouts work. Without the last variable, waits on the monotonic clock would
- * end at once, and the server's threads would spin. */
+ * timeouts work. Without FAKETIME_FORCE_MONOTONIC_FIX=0, waits on the monotonic
+ * clock would end at once, and the server's threads would spin. */
 static void set_clock(const char *offset)
 {
     char path[PATH_SIZE];

@@ -43,15 +43,16 @@ bool hf_test_mongo_has_clocks(void);
 
 /* Start a replica set of `count` members, and wait until the first is the
  * primary and the others are secondaries; or start a server, if `standalone` is
- * set. The caller has set the options in `mongo`; its other members are zero.
- * Returns false if that fails repeatedly. */
+ * set. The caller has set the options in `mongo`, and zeroed the rest of the
+ * struct. Returns false if several attempts fail. */
 bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count);
 
 /* Kill all members and remove their data. */
 void hf_test_mongo_stop(struct hf_test_mongo *mongo);
 
 /* hf_test_mongo_kill() kills a member, like a crash. hf_test_mongo_restart()
- * starts it again with its data, and does not wait until it is ready. */
+ * starts it again with its data, and does not wait until it is ready. Returns
+ * false if it cannot start a process. */
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member);
 bool hf_test_mongo_restart(struct hf_test_mongo *mongo, unsigned member);
 
@@ -65,7 +66,8 @@ void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
 int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 
 /* Send a command, as JSON, to one member. Returns the reply as JSON, or "(lost)
- * ..." if there is none. The text is valid until the next call. */
+ * ..." if there is no reply, or the reply is an error. The text is valid until
+ * the next call. */
 const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
                                   const char *database, const char *json);
 
@@ -73,7 +75,8 @@ const char *hf_test_mongo_command(struct hf_test_mongo *mongo, unsigned member,
  * primary if no other member could be elected, or -1 if there is no primary. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo);
 
-/* The URL of all members, followed by `options`, such as "&keep=1". */
+/* Write the URL of all members, followed by `options`, such as "&keep=1", to
+ * `url`, which has room for HF_TEST_MONGO_URL_SIZE bytes. */
 #define HF_TEST_MONGO_URL_SIZE 512
 void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
                        const char *options);

@@ -9,9 +9,9 @@
  * case if mongod is not installed. */
 void hf_test_mongo_require(struct hf_test_mongo *mongo, unsigned count);
 
-/* Open a client of `url`, or of `mongo` with `options` added to its URL.
- * Retries a few times on HF_EUNAVAIL. The case fails if that does not help, and
- * on any other error. */
+/* hf_test_mongo_open_url() opens a client of `url`; hf_test_mongo_open() opens
+ * one of `mongo`, with `options` added to its URL. Both retry a few times on
+ * HF_EUNAVAIL. The case fails if that does not help, and on any other error. */
 struct hf_client *hf_test_mongo_open_url(const char *url);
 struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
                                      const char *options);

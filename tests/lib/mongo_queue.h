@@ -19,8 +19,9 @@ struct hf_client *open_driven(void);
 /* Hold "k", which must be free. */
 struct hf_lock *hold_key(struct hf_client *client);
 
-/* join_queue() starts to wait for "k" without a time limit; await_grant() waits
- * until the claim is granted. */
+/* join_queue() starts to wait for "k", to be held with `value`, without a time
+ * limit; await_grant() waits until the claim is granted, and frees its
+ * future. */
 void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value);
 void await_grant(struct queued *queued);

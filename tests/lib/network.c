@@ -18,7 +18,7 @@
 #include "lib/loopback.h"
 
 #define CONNECTIONS_MAX 500
-#define POLL_MS 5      /* how often `requests` is read */
+#define POLL_MS 5      /* poll() timeout, so that `requests` is read */
 #define CLIENT (-1)    /* a sender that is no server */
 #define NO_SERVER (-1) /* no server is cut off */
 

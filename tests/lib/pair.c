@@ -104,8 +104,9 @@ static uint32_t draw_lease(struct hf_reader *bytes)
     return leases[draw(bytes, 5)];
 }
 
-/* Draw a nonce, a token and a generation: mostly the holder's, sometimes
- * another nonce, or a number that is off by one. */
+/* Draw a nonce, a token and a generation for `command->key`: mostly those of
+ * the holder, sometimes another nonce, or a number that is off by one. If the
+ * key is free, use the newest token. */
 static void draw_claim(const struct hf_table *table, struct hf_command *command,
                        struct hf_reader *bytes)
 {

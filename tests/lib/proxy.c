@@ -182,8 +182,9 @@ void hf_test_proxy_drop_client(struct hf_test_proxy *proxy, int close_early)
     (void)pthread_mutex_lock(&proxy->mutex);
     proxy->close_early = close_early;
     pair = await_kept(proxy);
-    (void)shutdown(pair->client,
-                   SHUT_RDWR); /* the thread sees the end of the connection */
+    /* Do not close it here: proxy_main() then reads the end of the connection
+     * and closes it. */
+    (void)shutdown(pair->client, SHUT_RDWR);
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 

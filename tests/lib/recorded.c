@@ -17,8 +17,9 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct recorded_call *buckets[BUCKETS];
 
-/* Forget all calls in a forked child, because pending calls belong to the
- * parent. */
+/* In a forked child, forget all calls, because pending calls belong to the
+ * parent, and unlock the mutex, which a thread of the parent may have
+ * locked. */
 static void reset_after_fork(void)
 {
     memset(buckets, 0, sizeof(buckets));

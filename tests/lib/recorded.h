@@ -49,8 +49,9 @@ enum hf_err recorded_lock_acquire_start(struct hf_client *client,
 enum hf_err recorded_lock_wait(struct hf_lock *lock);
 
 /* Record that the pending claim of this handle is in the queue now. The claim
- * must have been started by recorded_lock_acquire_start() with `future` NULL.
- * Does nothing if it has been answered. */
+ * must have been started by recorded_lock_new(), or by
+ * recorded_lock_acquire_start() with `future` NULL. Does nothing if the claim
+ * has been answered. */
 void recorded_set_queued(const struct hf_lock *lock);
 
 /* Like recorded_acquire(), but also records when the claim enters the queue, so
@@ -105,8 +106,9 @@ enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
 enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
                                  enum hf_err *err);
 
-/* hf_close() and hf_lock_free(). They also record that the client or the handle
- * releases its locks. */
+/* hf_close() and hf_lock_free(). Before that, recorded_close() records a
+ * release of each lock that the client holds, and recorded_lock_free() one of
+ * the lock of the handle, if it is held. */
 enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms);
 void recorded_lock_free(struct hf_lock *lock);
 

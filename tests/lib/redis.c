@@ -16,7 +16,7 @@
 #include "lib/loopback.h"
 
 #define START_TRIES 3
-#define ANSWER_TRIES 6000 /* attempts of 10 ms each */
+#define ANSWER_TRIES 6000 /* attempts, 10 ms apart */
 #define ARGUMENTS_MAX 40
 #define CACHED "holdfast/redis-server-6.2.14" /* as in scripts/deps */
 #define PATH_SIZE 512

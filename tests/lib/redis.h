@@ -23,8 +23,8 @@ struct hf_test_redis {
 };
 
 /* Start a server, and wait until it answers. `options` are arguments of its
- * command line, terminated by NULL; NULL for none. The server dies with this
- * process. */
+ * command line, terminated by NULL; NULL for none. Returns false if the server
+ * does not start. It dies with this process. */
 bool hf_test_redis_start(struct hf_test_redis *redis,
                          const char *const *options);
 

@@ -32,7 +32,7 @@
  *   NAME...     run only the cases whose names contain one of these
  *   --list      print the names of the cases, run nothing
  *   --serial    run them in this process, one after another: for a debugger
- *   --jobs=N    run N at a time, whatever the program asks for
+ *   --jobs=N    run N at a time (at most 64), whatever the program asks for
  *
  * Environment:
  *   HF_TEST_TIMEOUT    seconds that a case may take, 300 if unset

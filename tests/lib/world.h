@@ -21,9 +21,9 @@ struct hf_world {
     struct hf_faulty_net net;
     struct hf_client *clients[HF_WORLD_CLIENTS_MAX]; /* NULL: closed */
     hf_time stopped[HF_WORLD_CLIENTS_MAX]; /* until when a client is stopped */
-    unsigned count;                        /* clients opened so far */
+    unsigned count;                        /* entries of `clients` in use */
     unsigned still;                        /* steps since the clock moved */
-    uint64_t trace; /* hash of everything that happened */
+    uint64_t trace; /* hash of all numbers given to hf_world_note() */
     char url[32];
     bool plain;          /* open clients without the faulty network */
     bool without_lookup; /* open clients whose strategy serves no LOOKUP */
@@ -66,8 +66,8 @@ void hf_world_run(struct hf_world *world, uint32_t ms);
 /* Move the clock without processing anything. */
 void hf_world_jump(struct hf_world *world, uint32_t ms);
 
-/* Step until `future` is done, for an hour at most. Frees the future, and
- * returns its result. */
+/* Step until `future` is done, free it, and return its result. The case fails
+ * if that takes longer than an hour. */
 enum hf_err hf_world_wait(struct hf_world *world, struct hf_future *future);
 
 /* Add a number to the hash in `trace`. */

@@ -123,8 +123,9 @@ static void client_clocks_do_not_affect_leases(void **state)
 
 /* ---- Servers ------------------------------------------------------------*/
 
-/* The clocks of the members are an hour apart. A failover does not shorten the
- * lease, whether the clock of the new primary is ahead or behind. */
+/* The clocks of any two members are an hour or two apart. A failover does not
+ * shorten the lease, whether the clock of the new primary is ahead or
+ * behind. */
 static void no_lease_ends_early_in_a_failover(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(3000, TIMEOUT_MS, TIMEOUT_MS);

@@ -216,8 +216,9 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
 
 #define OFFER_MS 3000 /* as in src/strategy/mongo/op.h */
 
-/* A dead waiter is offered the key and does not confirm the offer. It delays
- * the next waiter by three seconds, not by its lease of ten minutes. */
+/* Each of two dead waiters is offered the key and does not confirm the offer.
+ * It delays the next waiter by three seconds, not by its lease of ten
+ * minutes. */
 static void a_dead_waiter_costs_three_seconds(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, TIMEOUT_MS);

@@ -124,9 +124,9 @@ enum {
 };
 
 /* The first copy of each call is executed but not confirmed. The second copy
- * finds that, and changes nothing. `code` is used for LOCK and UNLOCK only,
- * because after some codes libmongoc searches for another server for
- * seconds. */
+ * finds that out, and changes nothing, except that a renewal may be executed
+ * twice. `code` is used for LOCK and UNLOCK only, because after some codes
+ * libmongoc searches for another server for seconds. */
 static void run_unconfirmed_calls(struct hf_client *client,
                                   struct hf_client *other, int code)
 {
@@ -457,9 +457,10 @@ static void a_silent_server_ends_validity(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* The server delays the first copy of a LOCK until its connection is lost.
- * Meanwhile the second copy is granted and released. The late copy is refused,
- * so the next client gets the key, although the lease is long. */
+/* The server delays the first copy of a LOCK for longer than the client waits
+ * for the reply. Meanwhile the second copy is granted the key, which is then
+ * released. The late copy is refused, so the next client gets the key, although
+ * the lease is long. */
 static void a_late_lock_after_its_release_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, TIMEOUT_MS);

@@ -158,8 +158,8 @@ static enum hf_err await_answer(struct hf_future *future)
     return err;
 }
 
-/* Expect that each write ends at its deadline in doubt, and that a READ returns
- * nothing. */
+/* Expect that each write ends at its deadline in doubt, and that a READ fails
+ * at its deadline. */
 static void expect_all_in_doubt(struct hf_client *client,
                                 struct hf_lock *released, struct hf_lock *kept,
                                 struct hf_lock *changed)

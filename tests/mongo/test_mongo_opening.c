@@ -118,7 +118,8 @@ static void log_all_commands(void)
     }
 }
 
-/* Send every kind of command: hold, wait, read, watch and force. */
+/* Send every kind of command: watch, hold, wait, renew, update, read, release
+ * and force. */
 static void send_all_commands(struct hf_client *client, struct hf_client *other)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_TIMEOUT_MS);
@@ -303,9 +304,10 @@ static bool has_no_monitors(unsigned before)
     return count == before + 1;
 }
 
-/* libmongoc's monitor threads take half a second to end, so a client that
- * closes soon starts none. On a busy machine an attempt may take so long that
- * the client starts them, so try several times. */
+/* libmongoc's monitor threads take half a second to end, so a client does not
+ * start them at once, and a client that is closed soon never has any. On a busy
+ * machine an attempt may take so long that the client starts them, so try
+ * several times. */
 static void a_short_lived_client_starts_no_monitors(void **state)
 {
     unsigned attempts = 20, before;

@@ -205,8 +205,8 @@ static void expect_before_timer(struct queued *queued, struct timer *timer)
 }
 
 /* The next waiter learns of the offer to a dead waiter, and ends that offer
- * after 3 seconds. So it is granted the key before a lease of 10 seconds
- * expires that began at the same time. */
+ * after 3 seconds. So it is granted the key before the end of a lease of 10
+ * seconds that began at the same time. */
 static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
 {
     struct queued queued = {NULL, NULL};
@@ -262,8 +262,9 @@ static void two_dead_clients_cost_one_offer_each(void **state)
     expect_ok(hf_close(other, TIMEOUT_MS));
 }
 
-/* The holder is dead. So is the client with the first claims in the queue,
- * which should end the lease. A later waiter ends it instead. */
+/* The lock is detached, so nobody renews it. The client with the first claims
+ * in the queue, which should end the expired lease, is dead. A later waiter
+ * ends it instead. */
 static void a_later_waiter_ends_the_lease_if_the_first_are_dead(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, TIMEOUT_MS);

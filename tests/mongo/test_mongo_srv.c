@@ -46,7 +46,8 @@ static int write_answer(unsigned char *to, int size, int port)
     return (int)sizeof(packet);
 }
 
-/* Replaces the C library's function: SERVICE is found, and no other name. */
+/* Replaces the C library's function: an SRV query for SERVICE succeeds, and any
+ * other query fails. */
 int res_nsearch(res_state state, const char *name, int class, int type,
                 unsigned char *answer, int size)
 {

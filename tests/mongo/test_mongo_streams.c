@@ -74,7 +74,8 @@ static void await_logged(const struct log *log, unsigned wanted)
 
 /* ---- Failures -----------------------------------------------------------*/
 
-/* Make commands fail with `code`. Return how many have failed so far. */
+/* Make `commands` fail with `code` at `member`; see fail_commands() for `mode`.
+ * Returns how many have failed so far. */
 static long fail_with_code(unsigned member, const char *commands,
                            const char *mode, int code)
 {
@@ -98,7 +99,8 @@ static void await_failures(unsigned member, long wanted)
 
 /* ---- Resuming -----------------------------------------------------------*/
 
-/* A thread that locks and unlocks one key until `enough` is set. */
+/* A thread that locks and unlocks one key until `enough` is set, or until
+ * PAIRS_MAX pairs have succeeded. */
 struct series {
     pthread_t thread;
     struct hf_client *client;
@@ -268,7 +270,7 @@ static bool is_logged(const struct log *log, enum hf_event_kind kind,
     return false;
 }
 
-/* Expect that indexes rise. A HF_EVENT_DROPPED may have the index of the event
+/* Expect that indexes rise. An HF_EVENT_DROPPED may have the index of the event
  * after it. */
 static void expect_order(const struct log *log)
 {

@@ -195,7 +195,7 @@ static void fail_over(bool kills)
     }
 }
 
-/* MS-05: tokens rise even if the clocks of the members are an hour apart, which
+/* MS-05: tokens rise even if the clocks of the members are hours apart, which
  * needs libfaketime. After a failover the wall clock may be behind, and only
  * the increment of the cluster time advances. The document is deleted each
  * time, so that the server does not know the last token. */

@@ -17,7 +17,7 @@
 struct refusal {
     const char *commands;
     char error[32];
-    long before; /* number of commands refused before the case */
+    long before; /* commands refused before begin_refusal() */
     int64_t began;
 };
 

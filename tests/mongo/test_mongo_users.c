@@ -268,7 +268,8 @@ static void calls_of_a_dropped_user_are_denied(void **state)
     expect_denied(client,
                   hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     expect_denied(client, hf_renew(lock, 0));
-    assert_true(hf_lock_valid_for(lock, 0)); /* its validity has not ended */
+    /* A denied renewal does not end the lock. */
+    assert_true(hf_lock_valid_for(lock, 0));
     expect_denied(client, hf_release(lock));
     hf_future_cancel(future);
     expect_ok(hf_future_wait(future, HF_TEST_TIMEOUT_MS, &err));

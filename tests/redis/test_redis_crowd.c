@@ -62,8 +62,8 @@ static void await_waiters(int count)
         (void)poll(NULL, 0, 2);
 }
 
-/* Open a client in a child process, where assertions do not work, so exit on
- * failure. */
+/* Open a client in a child process, and exit on failure: a failed assertion
+ * would run the teardown of the case, which stops the server. */
 static struct hf_client *open_or_exit(void)
 {
     struct hf_client *client = NULL;

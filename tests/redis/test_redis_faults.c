@@ -230,7 +230,7 @@ static void a_closed_connection_raises_no_sigpipe(void **state)
     (void)state;
     start(NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    (void)hf_fd(client); /* without threads, the client does not read the EOF */
+    (void)hf_fd(client); /* now nobody drives the client or reads the EOF */
     (void)hf_test_redis_command(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
         expect_ok(hf_acquire_start(client, hf_key_of("k"), NULL, &locks[i],

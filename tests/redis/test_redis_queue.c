@@ -177,10 +177,10 @@ static void end_waiter(pid_t pid)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* Let `client` wait for `x` until it times out, so that the server has a
- * heartbeat of this client. Then overwrite the heartbeat, as if the client had
- * sent heartbeats without a gap since 1970, the last one 30000 - `left_ms` ms
- * ago. */
+/* Let `client` wait for the key "x", which another client holds, until it times
+ * out, so that the server has a heartbeat of `client`. Then overwrite the
+ * heartbeat, as if `client` had sent heartbeats without a gap since 1970, the
+ * last one 30000 - `left_ms` ms ago. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;

@@ -24,7 +24,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The number of scripts that the server has executed. */
+/* The number of scripts that the server has executed by EVALSHA. */
 static long count_scripts(void)
 {
     static const char name[] = "cmdstat_evalsha:calls=";
