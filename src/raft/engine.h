@@ -168,7 +168,7 @@ void hf_engine_first_entry(const struct hf_membership *members,
 /* Start, after the stored entries were appended to `engine->log`. The log is
  * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. Returns
  * HF_EINVAL if the members, which are in the snapshot or, without one, in entry
- * 1, are malformed; HF_ENOMEM or HF_ESYSTEM. */
+ * 1, are missing or malformed; HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_engine_start(struct hf_engine *engine,
                             const struct hf_engine_loaded *loaded, hf_time now,
                             struct hf_engine_update *update);
@@ -210,8 +210,9 @@ uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
  * index. Otherwise a follower learns it with the next append, which is a
  * heartbeat later if there are no commands; so call this for each peer when
  * nothing else is to be sent to it. The caller sends `*message` like those of
- * an update. Returns false if there is nothing to send: the commit index was
- * sent already, or the peer lacks entries. */
+ * an update. Returns false if there is nothing to send: this node does not
+ * lead, `peer` is not another voter or lacks committed entries, or the commit
+ * index was sent already. */
 bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
                            struct hf_message *message);
 

@@ -18,7 +18,7 @@
 struct hf_frames {
     uint64_t incarnation; /* of the peer; 0: unknown */
     uint64_t sent;        /* number of the last frame to this incarnation */
-    uint64_t received;    /* number of the last frame from this incarnation */
+    uint64_t received;    /* number of the last frame accepted from it */
 };
 
 enum hf_frames_verdict {
