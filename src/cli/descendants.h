@@ -29,8 +29,8 @@ void descendants_init(struct descendants *d);
 /* Record that `command`, a child that is not reaped yet, was started. */
 void descendants_begin(struct descendants *d, pid_t command);
 
-/* Returns true if a descendant is alive, or may be because /proc cannot be
- * read. Call it after reaping all children that have ended. */
+/* Returns true if a descendant is alive, or may be alive because /proc cannot
+ * be read. Call it after reaping all children that have ended. */
 bool descendants_exist(const struct descendants *d);
 
 /* Returns true if a descendant is in the process group `group`. */

@@ -48,7 +48,7 @@ struct run {
     int64_t report_at;   /* when to report stragglers; LOOP_NEVER: never */
     bool straggling;     /* the command has ended, but left processes running */
     bool reported;       /* the loss was reported while processes still ran */
-    bool terminated;     /* SIGTERM was sent to the stragglers */
+    bool terminated;     /* a fatal signal was forwarded to the stragglers */
     int64_t end;         /* the end of validity, if stopping */
     struct hf_error why; /* why the lock was lost or not released */
     bool interrupted;    /* Ctrl-C ended the command */

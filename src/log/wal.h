@@ -62,8 +62,8 @@ struct hf_wal_recovered {
  * between installing the snapshot and resetting the log: the reset is done now.
  * What was recovered is durable when this returns.
  *
- * HF_EPROTO        the log is damaged, or a file is missing; `*error` names the
- *                  file, and the offset of the damage
+ * HF_EPROTO        the log is damaged, or a file is missing; `*error` says
+ *                  which, and where the damage is if that is known
  * HF_EINVAL        a file of another cluster or node
  * HF_EUNSUPPORTED  a file of a newer version
  * HF_ELIMIT        the disk is full, or there are too many segments

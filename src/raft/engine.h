@@ -97,8 +97,7 @@ enum hf_engine_change {
                                  that was loaded */
     HF_ENGINE_ROLE = 16,    /* role or leader changed */
     HF_ENGINE_COMMIT = 32,  /* the commit index has increased */
-    HF_ENGINE_RESTORE = 64, /* the installation is durable: the state is that
-                                 of the snapshot */
+    HF_ENGINE_RESTORE = 64, /* the installation is durable: load its state */
 };
 
 struct hf_engine_update {
@@ -109,9 +108,10 @@ struct hf_engine_update {
     const struct hf_message *messages; /* each to its `peer` */
     size_t message_count;
     uint64_t after; /* send the messages when this write is durable; 0: now */
-    /* Send the newest durable snapshot to these peers, again and again until
-     * hf_engine_match() has reached its index or this node no longer leads.
-     * Later updates may name the same peer again. */
+    /* Send the newest durable snapshot to these peers, and send lost parts
+     * again until the peer has all of it or this node no longer leads: the
+     * library may ask again only after half a minute. Ignore a peer that a
+     * later update names while its transfer is in progress. */
     uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX];
     size_t snapshot_peer_count;
     enum hf_engine_role role;

@@ -215,9 +215,10 @@ static void convert_request(const struct raft_message *from,
     }
 }
 
-/* Ask the node to send its newest snapshot to `peer`. The library repeats the
- * request while the snapshot is being sent: list the peer only once per update;
- * hf_transfers_start() ignores a request while a transfer is in progress. */
+/* Ask the node to send its newest snapshot to `peer`. The library may repeat
+ * the request while the snapshot is being sent: list the peer only once per
+ * update; hf_transfers_start() ignores a request while a transfer is in
+ * progress. */
 static void add_snapshot_peer(struct hf_engine_update *update, uint64_t peer)
 {
     for (size_t i = 0; i < update->snapshot_peer_count; i++) {
