@@ -114,9 +114,9 @@ static int load_or_create(struct cluster *cluster, const struct args *args)
     return status;
 }
 
-/* Report each node whose directory is missing; returns 0 if there is none. Such
- * a node has forgotten its votes, so it must not come back as the same
- * member. */
+/* Report each node whose directory is missing or incomplete; returns 0 if there
+ * is none. Such a node has forgotten its votes, so it must not come back as the
+ * same member. */
 static int report_missing(const struct cluster *cluster,
                           const struct args *args)
 {

@@ -155,7 +155,9 @@ static int spawn_node(const struct cluster *cluster, unsigned id)
     return ready[0];
 }
 
-/* Read the last line of the node's log, which says why it has ended. */
+/* Set `line` to the last line of the node's log, which usually says why the
+ * node did not start; or to "see PATH" if the log cannot be read or is
+ * empty. */
 static void read_last_line(const struct cluster *cluster, unsigned id,
                            char line[1024])
 {

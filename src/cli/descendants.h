@@ -29,8 +29,8 @@ void descendants_init(struct descendants *d);
 /* Record that `command`, a child that is not reaped yet, was started. */
 void descendants_begin(struct descendants *d, pid_t command);
 
-/* Returns true if any descendant is alive. Call it after reaping all children
- * that have ended. */
+/* Returns true if a descendant is alive, or may be alive because /proc cannot
+ * be read. Call it after reaping all children that have ended. */
 bool descendants_exist(const struct descendants *d);
 
 /* Returns true if a descendant is in the process group `group`. */
@@ -45,8 +45,8 @@ pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 /* The descendant with the lowest pid, for messages; 0 if there is none. */
 pid_t descendants_first(const struct descendants *d);
 
-/* Write the name of a process. If the process has ended, write "?" and return
- * false. */
+/* Write the name of a process. If it cannot be read, for example because the
+ * process has ended, write "?" and return false. */
 bool descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
 
 /* Returns true if our process group contains a process other than this process

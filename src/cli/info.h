@@ -12,8 +12,8 @@ void info_json(const struct hf_info *info);
 /* Print one line for each property: "token    17". */
 void info_text(const struct hf_info *info);
 
-/* Format "nightly is held by report[12]@web for 2m 3s, token 7 (every night)".
- * The caller frees the text. */
+/* Format "nightly is held by report[12]@web for 2m 3s, token 7 (every night)",
+ * or "nightly is free". The caller frees the text. */
 char *info_holder(const struct hf_info *info);
 
 /* Report that `key` stayed busy, and its holder if that can be read, unless

@@ -10,7 +10,8 @@
  *
  * Strings may contain any bytes. A byte that is not valid UTF-8 becomes \udc80
  * to \udcff, as with Python's "surrogateescape". Because not every reader
- * preserves these, a member NAME_hex with all bytes in hexadecimal follows. */
+ * preserves these, a member NAME_hex with all bytes in hexadecimal follows.
+ * An element of an array has no such member. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 

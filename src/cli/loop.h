@@ -44,8 +44,8 @@ bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
 int loop_signal(struct loop *loop);
 
 /* Returns true if a write to stderr does not block. Check this before
- * reporting: a program that has to stop its command before validity ends must
- * not wait for the reader of a pipe. */
+ * reporting: a program that has to stop its command before the lock's validity
+ * ends must not wait for the reader of a pipe. */
 bool loop_can_report(void);
 
 /* Returns true if the default action of `signal` ends a process. */

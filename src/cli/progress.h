@@ -15,7 +15,8 @@ void progress_init(struct progress *progress, bool wanted);
 
 /* Show "holdfast: waiting for nightly, position 2, held by report[12]@web for
  * 2m 3s (its note)". `info` is the last known state of the key; `position` is 0
- * if it is not known. In the background of the terminal, nothing is shown. */
+ * if it is not known. Nothing is shown if the key is free, or in the background
+ * of the terminal. */
 void progress_show(struct progress *progress, const struct hf_info *info,
                    uint32_t position);
 

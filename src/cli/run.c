@@ -43,14 +43,14 @@ struct run {
     struct child child;
     bool stopping;       /* the lock is lost or about to be: end the command */
     bool killed;         /* SIGKILL was sent */
-    int64_t killed_at;   /* if killed */
+    int64_t killed_at;   /* when SIGKILL was sent */
     pid_t refused;       /* a process that we may not signal, or 0 */
     int64_t report_at;   /* when to report stragglers; LOOP_NEVER: never */
     bool straggling;     /* the command has ended, but left processes running */
     bool reported;       /* the loss was reported while processes still ran */
-    bool terminated;     /* a signal was forwarded to the stragglers */
+    bool terminated;     /* a fatal signal was forwarded to the stragglers */
     int64_t end;         /* the end of validity, if stopping */
-    struct hf_error why; /* if stopping */
+    struct hf_error why; /* why the lock was lost or not released */
     bool interrupted;    /* Ctrl-C ended the command */
 };
 
@@ -70,9 +70,9 @@ static int64_t margin_ms(const struct run *run)
     return part < MARGIN_MAX_MS ? part : MARGIN_MAX_MS;
 }
 
-/* Record why the lock is lost, but report it only when the command has ended:
- * stderr may be a pipe that nobody reads, and a blocked write would delay the
- * SIGKILL. */
+/* Record why the lock is lost. It is reported later, after SIGKILL was sent or
+ * the command has ended: stderr may be a pipe that nobody reads, and a blocked
+ * write would delay the SIGKILL. */
 static void begin_stopping(struct run *run)
 {
     if (run->stopping)

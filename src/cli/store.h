@@ -18,10 +18,10 @@ void store_close(struct hf_client *client);
 void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid);
 
 /* Open the store, adopt the lock that the words KEY NONCE TOKEN name, call
- * `act` with it, and close the store. The lock stays held when this process
- * ends. If NONCE is "-", it is read from HOLDFAST_NONCE. Returns the exit
- * status of `act`, or after reporting a failure, the exit status of that
- * failure. */
+ * `act` with it, and close the store. Unless `act` releases the lock, it stays
+ * held when this process ends. If NONCE is "-", it is read from HOLDFAST_NONCE.
+ * Returns the exit status of `act`, or after reporting a failure, the exit
+ * status of that failure. */
 int store_with_lock(const struct args *args,
                     int (*act)(const struct args *args,
                                struct hf_client *client, struct hf_lock *lock));

@@ -56,7 +56,8 @@ const struct hf_config_member *hf_config_find(const struct hf_config *config,
 enum hf_err hf_config_check(const struct hf_config *config,
                             struct hf_error *error);
 
-/* Write the file of a new directory, and flush it to the disk. */
+/* Write the file of a new directory, and flush it to the disk. Returns
+ * HF_ELIMIT if the disk is full, HF_ESYSTEM or HF_ENOMEM. */
 enum hf_err hf_config_write(const struct hf_config *config,
                             struct hf_disk *disk, struct hf_error *error);
 

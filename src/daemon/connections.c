@@ -80,9 +80,9 @@ static void on_link_end(struct hf_stream *stream)
     daemon->dirty = true;
 }
 
-/* If there are too many links, close the one that has been silent longest, and
- * not the new one. A peer sends several times per second, so the silent link is
- * not one of a peer. */
+/* When the limit on links is reached, close the one that has been silent
+ * longest, so that the next one can be accepted. A peer sends several times per
+ * second, so the silent link is not one of a peer. */
 static void drop_silent_link(struct hf_daemon *daemon)
 {
     struct hf_dlist *link = hf_dlist_first(&daemon->recent_links);

@@ -55,16 +55,21 @@ enum hf_err hf_daemon_run(const struct hf_config *config, struct hf_disk *disk,
 
 /* ---- For the parts of the daemon ----------------------------------------*/
 
-/* connections.c: the functions that the node calls; start to accept
- * connections; report to the node which clients have unsent output. */
+/* connections.c: the functions that the node calls. */
 extern const struct hf_node_ops hf_daemon_ops;
+/* Start to accept connections of clients and peers. Returns HF_EUNAVAIL if
+ * an address is in use, or HF_ESYSTEM. */
 enum hf_err hf_daemon_listen(struct hf_daemon *daemon, struct hf_error *error);
+/* Report to the node which clients have unsent output. */
 void hf_daemon_report_backlog(struct hf_daemon *daemon);
 
-/* jobs.c: run the jobs of the node in threads. */
+/* jobs.c: start the threads that run the jobs of the node. Returns HF_ESYSTEM
+ * if a thread cannot be started. */
 enum hf_err hf_daemon_open_workers(struct hf_daemon *daemon,
                                    struct hf_error *error);
+/* Wait for the jobs that are running, and end the threads. */
 void hf_daemon_close_workers(struct hf_daemon *daemon);
+/* Start the jobs that the node has ready, on threads that are not busy. */
 void hf_daemon_start_jobs(struct hf_daemon *daemon);
 
 #endif

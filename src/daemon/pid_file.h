@@ -14,6 +14,7 @@
  * lasts until the process ends, so call this once in a process.
  *
  * HF_EBUSY    another process runs the node; `*error` names it
+ *             unless it has just ended
  * HF_EINVAL   the path is too long
  * HF_ESYSTEM  the file cannot be opened or locked */
 enum hf_err hf_pid_file_lock(const char *directory, struct hf_error *error);

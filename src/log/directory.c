@@ -68,7 +68,7 @@ static enum hf_err read_content(struct hf_disk *disk, struct content *content,
     return rc ? hf_disk_error(error, disk, "", "cannot list", rc) : HF_OK;
 }
 
-/* Remove what an earlier process left unfinished. */
+/* Remove the temporary files that an earlier process has left. */
 static enum hf_err remove_temporary(struct hf_disk *disk,
                                     struct hf_error *error)
 {

@@ -37,7 +37,8 @@ enum hf_err hf_directory_init(struct hf_disk *disk,
  *
  * HF_ESTATE        not initialised
  * HF_EBUSY         another process uses the directory
- * HF_EINVAL        belongs to another cluster or node
+ * HF_EINVAL        belongs to another cluster or node, or its segment size is
+ *                  not allowed
  * HF_EUNSUPPORTED  written by a newer version
  * HF_EPROTO        the identity is damaged
  * HF_ELIMIT, HF_ESYSTEM, HF_ENOMEM */

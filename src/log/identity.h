@@ -1,9 +1,9 @@
 /* identity.h - the file "identity", which says to which cluster and node a
  * directory belongs.
  *
- * It is written once, when the directory is initialised. A log or a snapshot of
- * another cluster or node is refused: a node that starts with the log of
- * another one could vote twice in one term. */
+ * It is written once, when the directory is initialised. A log of another
+ * cluster or node, or a snapshot of another cluster, is refused: a node that
+ * starts with the log of another one could vote twice in one term. */
 #ifndef HF_LOG_IDENTITY_H
 #define HF_LOG_IDENTITY_H
 

@@ -181,8 +181,8 @@ static enum hf_err replay_item(struct hf_reader *reader,
     }
 }
 
-/* Returns true if a record with the state `next` can follow `state`: its last
- * entry is the same, terms never decrease, and a term has one vote. */
+/* Returns true if a record with the header state `next` can follow `state`: it
+ * names the same last entry, terms never decrease, and a term has one vote. */
 static bool can_follow(const struct hf_log_state *state,
                        const struct hf_log_state *next)
 {

@@ -77,10 +77,10 @@ static inline size_t hf_record_padded(size_t size)
  * set buf->failed if memory is exhausted. */
 void hf_record_start(struct hf_buf *buf);
 
-/* Add an item: `count` entries, the first of which has the index `index`; or a
- * base, the entry `index` of `term`. */
+/* Add an item of `count` entries, the first of which has the index `index`. */
 void hf_record_add_entries(struct hf_buf *buf, uint64_t index,
                            const struct hf_log_entry *entries, size_t count);
+/* Add an item that is a base: the entry `index` of `term`. */
 void hf_record_add_base(struct hf_buf *buf, uint64_t index, uint64_t term);
 
 /* Append zeros up to the next multiple of HF_RECORD_SECTOR. */
@@ -100,8 +100,9 @@ bool hf_record_check(const uint8_t *data, size_t available, uint64_t epoch,
                      const struct hf_seed *secret, struct hf_record *record);
 
 /* Pass the items of a valid record to `visitor`, and change `*state`, which is
- * the state before the record, to the state after it. Returns HF_EPROTO if the
- * record does not fit `*state`; otherwise the first error of the visitor. */
+ * the state before the record, to the state after it. Returns HF_EPROTO if an
+ * item is malformed or the record does not fit `*state`; otherwise the first
+ * error of the visitor. */
 enum hf_err hf_record_replay(const uint8_t *data,
                              const struct hf_record *record,
                              struct hf_log_state *state,

@@ -162,8 +162,8 @@ enum hf_err hf_segment_check(const struct hf_disk_file *file,
 
 /* ---- Making files -------------------------------------------------------*/
 
-/* Remove a temporary file, as far as possible: names with this prefix are
- * removed at the next start anyway. */
+/* Close and remove a temporary file. Errors are ignored, because files with the
+ * prefix HF_SEGMENT_TMP are removed at the next start anyway. */
 static void drop_file(struct hf_disk *disk, struct hf_disk_file *file,
                       const char *name)
 {

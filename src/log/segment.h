@@ -40,8 +40,8 @@ int hf_segment_prepare(struct hf_disk *disk,
                        const struct hf_log_identity *identity, uint64_t epoch,
                        const char *spare, struct hf_disk_file **file);
 
-/* Make a spare file of `size` bytes. If the disk is full, no part of the file
- * remains. Returns 0 or a negative errno value. */
+/* Make the spare file `name` of `size` bytes. If the disk is full, no part of
+ * the file remains. Returns 0 or a negative errno value. */
 int hf_segment_make_spare(struct hf_disk *disk, uint64_t size,
                           const char *name);
 

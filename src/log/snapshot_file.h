@@ -47,8 +47,9 @@ void hf_snapshot_file_close(struct hf_snapshot_file *file);
 const struct hf_snapshot_meta *hf_snapshot_file_meta(
     const struct hf_snapshot_file *file);
 
-/* The number of bytes of data, and of the whole file. */
+/* The number of bytes of the data. */
 uint64_t hf_snapshot_file_data_size(const struct hf_snapshot_file *file);
+/* The number of bytes of the whole file. */
 uint64_t hf_snapshot_file_size(const struct hf_snapshot_file *file);
 
 /* Read exactly `size` bytes of the data, from `offset` on. Returns HF_EPROTO if
@@ -64,14 +65,16 @@ enum hf_err hf_snapshot_file_read(struct hf_snapshot_file *file,
                                   struct hf_error *error);
 
 /* Remove snapshots that are older than `index`. A reader that has one open can
- * still read it; its space is freed when the reader closes it. */
+ * still read it; its space is freed when the reader closes it. Returns
+ * HF_ESYSTEM if a file cannot be removed, or HF_ENOMEM. */
 enum hf_err hf_snapshot_file_remove_old(struct hf_disk *disk, uint64_t index,
                                         struct hf_error *error);
 
 /* ---- Writing ------------------------------------------------------------
  *
  * A writer overwrites the file HF_WAL_RESERVE_FILE in place, if there is one,
- * so a full disk does not prevent a snapshot. See hf_wal_reserve_lend(). */
+ * so a full disk does not prevent a snapshot that fits into it. See
+ * hf_wal_reserve_lend(). */
 
 struct hf_snapshot_writer;
 
@@ -104,7 +107,8 @@ void hf_snapshot_writer_cancel(struct hf_snapshot_writer *writer);
 struct hf_snapshot_transfer;
 
 /* Start to receive a snapshot of the state after the entry `index` of `term`.
- * `size` is what hf_snapshot_file_size() returns on the sending node. */
+ * `size` is what hf_snapshot_file_size() returns on the sending node. Returns
+ * HF_ELIMIT if the disk is full, HF_ESYSTEM or HF_ENOMEM. */
 enum hf_err hf_snapshot_transfer_open(struct hf_disk *disk,
                                       const struct hf_log_cluster *cluster,
                                       uint64_t index, uint64_t term,

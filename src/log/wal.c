@@ -407,7 +407,7 @@ static struct hf_wal *new_wal(struct hf_disk *disk,
     return NULL;
 }
 
-/* Flush in this thread. */
+/* Flush the oldest batch, in this thread. */
 static enum hf_err flush_now(struct hf_wal *wal, struct hf_error *error)
 {
     struct hf_wal_flush flush;

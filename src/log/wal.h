@@ -62,8 +62,8 @@ struct hf_wal_recovered {
  * between installing the snapshot and resetting the log: the reset is done now.
  * What was recovered is durable when this returns.
  *
- * HF_EPROTO        the log is damaged, or a file is missing; `*error` names the
- *                  file, and the offset of the damage
+ * HF_EPROTO        the log is damaged, or a file is missing; `*error` says
+ *                  which, and where the damage is if that is known
  * HF_EINVAL        a file of another cluster or node
  * HF_EUNSUPPORTED  a file of a newer version
  * HF_ELIMIT        the disk is full, or there are too many segments
@@ -167,8 +167,8 @@ struct hf_wal_upkeep {
 };
 
 /* Choose a task and start it. Returns false if there is nothing to do, an
- * upkeep is running, or the log is dead. On a full disk the same task is chosen
- * again, so the caller tries again after a pause, not at once. */
+ * upkeep is running, or the log is dead. After HF_ELIMIT the same task may be
+ * chosen again, so the caller tries again after a pause, not at once. */
 bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep);
 
 /* Do the task. Any thread may call this. It may write a whole segment or the
@@ -182,8 +182,9 @@ enum hf_err hf_wal_upkeep_end(struct hf_wal *wal,
                               const struct hf_wal_upkeep *upkeep);
 
 /* Entries up to `index` are no longer needed: they are in a durable snapshot,
- * and no follower is expected to ask for them. Segments that contain no other
- * entries are recycled. */
+ * and no follower is expected to ask for them. Upkeep recycles or removes the
+ * oldest segments, except the current one, while they contain no other
+ * entries. */
 void hf_wal_compact(struct hf_wal *wal, uint64_t index);
 
 /* The number of segments, the next and spare ones included. */

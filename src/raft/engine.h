@@ -97,8 +97,7 @@ enum hf_engine_change {
                                  that was loaded */
     HF_ENGINE_ROLE = 16,    /* role or leader changed */
     HF_ENGINE_COMMIT = 32,  /* the commit index has increased */
-    HF_ENGINE_RESTORE = 64, /* the installation is durable: the state is that
-                                 of the snapshot */
+    HF_ENGINE_RESTORE = 64, /* the installation is durable: load its state */
 };
 
 struct hf_engine_update {
@@ -109,9 +108,10 @@ struct hf_engine_update {
     const struct hf_message *messages; /* each to its `peer` */
     size_t message_count;
     uint64_t after; /* send the messages when this write is durable; 0: now */
-    /* Send the newest durable snapshot to these peers, again and again until
-     * hf_engine_match() has reached its index or this node no longer leads.
-     * Later updates may name the same peer again. */
+    /* Send the newest durable snapshot to these peers, and send lost parts
+     * again until the peer has all of it or this node no longer leads: the
+     * library may ask again only after half a minute. Ignore a peer that a
+     * later update names while its transfer is in progress. */
     uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX];
     size_t snapshot_peer_count;
     enum hf_engine_role role;
@@ -168,7 +168,7 @@ void hf_engine_first_entry(const struct hf_membership *members,
 /* Start, after the stored entries were appended to `engine->log`. The log is
  * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. Returns
  * HF_EINVAL if the members, which are in the snapshot or, without one, in entry
- * 1, are malformed; HF_ENOMEM or HF_ESYSTEM. */
+ * 1, are missing or malformed; HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_engine_start(struct hf_engine *engine,
                             const struct hf_engine_loaded *loaded, hf_time now,
                             struct hf_engine_update *update);
@@ -210,8 +210,9 @@ uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
  * index. Otherwise a follower learns it with the next append, which is a
  * heartbeat later if there are no commands; so call this for each peer when
  * nothing else is to be sent to it. The caller sends `*message` like those of
- * an update. Returns false if there is nothing to send: the commit index was
- * sent already, or the peer lacks entries. */
+ * an update. Returns false if there is nothing to send: this node does not
+ * lead, `peer` is not another voter or lacks committed entries, or the commit
+ * index was sent already. */
 bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
                            struct hf_message *message);
 

@@ -60,8 +60,8 @@ static enum hf_err reject_leader(struct hf_engine *engine, uint64_t peer,
     return HF_OK;
 }
 
-/* The library frees the batch of the first entry, unless it appends entries.
- * Then this function frees the batch. */
+/* The library frees the batch of the first entry if it appends none of the
+ * entries. Otherwise this function frees the batch. */
 static enum hf_err step_append(struct hf_engine *engine,
                                struct raft_event *event, void *batch,
                                struct hf_engine_update *update)
@@ -237,7 +237,7 @@ enum hf_err hf_engine_receive(struct hf_engine *engine,
 /* ---- The leader is lost -------------------------------------------------*/
 
 /* The library ignores a TIMEOUT_NOW while entries are not durable, so this is
- * called again after each flush. */
+ * called again after each flush as long as engine->lost_leader is set. */
 enum hf_err hf_engine_replace_leader(struct hf_engine *engine, hf_time now,
                                      struct hf_engine_update *update)
 {

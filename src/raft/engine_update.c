@@ -215,8 +215,10 @@ static void convert_request(const struct raft_message *from,
     }
 }
 
-/* The library asks again and again while the snapshot is being sent; the node
- * ignores repeated requests. The snapshot to send is the node's newest one. */
+/* Ask the node to send its newest snapshot to `peer`. The library may repeat
+ * the request while the snapshot is being sent: list the peer only once per
+ * update; hf_transfers_start() ignores a request while a transfer is in
+ * progress. */
 static void add_snapshot_peer(struct hf_engine_update *update, uint64_t peer)
 {
     for (size_t i = 0; i < update->snapshot_peer_count; i++) {
@@ -300,8 +302,8 @@ enum hf_err hf_engine_step_library(struct hf_engine *engine,
 
 /* ---- The end of a step --------------------------------------------------*/
 
-/* Number what must be stored. Messages wait for the hard state, because a vote
- * that a crash could undo might be given twice. */
+/* Give the write a number, if there is anything to store. Messages wait for the
+ * hard state, because a vote that a crash could undo might be given twice. */
 static void number_write(struct hf_engine *engine,
                          struct hf_engine_update *update)
 {

@@ -68,8 +68,8 @@ enum hf_err hf_entries_reserve(struct hf_entries *log);
 void hf_entries_attach(struct hf_entries *log, struct hf_batch *batch,
                        size_t skip);
 
-/* Append copies of `entries`. On HF_ELIMIT and HF_ENOMEM the log is
- * unchanged. */
+/* Append copies of `entries`. Returns HF_ELIMIT if they do not fit into the
+ * log, or HF_ENOMEM; the log is unchanged then. */
 enum hf_err hf_entries_append(struct hf_entries *log,
                               const struct hf_entry *entries, size_t count);
 

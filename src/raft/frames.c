@@ -14,8 +14,8 @@ uint64_t hf_frames_sender(struct hf_reader *reader)
     return hf_reader_u64(reader);
 }
 
-/* Returns true if the frame is of a newer incarnation of the peer, or is newer
- * than all frames so far of the same incarnation. */
+/* Returns true if the frame is of a newer incarnation of the peer, or has a
+ * higher number than the last accepted frame of the same incarnation. */
 static bool is_new(const struct hf_frames *frames, uint64_t sender,
                    uint64_t number)
 {

@@ -2,9 +2,9 @@
  *
  * The library is safe if messages are lost, but not if they are repeated or
  * overtake each other: a stale rejection lowers the next index of a peer below
- * its match index, and the leader then sends nothing any more. So each frame has
- * a number, and the incarnations of its sender and of its receiver. An
- * incarnation is a number that is larger for every start of a node; it is
+ * its match index, and the leader then sends nothing more to that peer. So each
+ * frame has a number, and the incarnations of its sender and of its receiver.
+ * An incarnation is a number that increases with every start of a node; it is
  * durable before the first frame is sent.
  *
  * A node learns the incarnation of a peer from the peer's frames. Until then it
@@ -18,7 +18,7 @@
 struct hf_frames {
     uint64_t incarnation; /* of the peer; 0: unknown */
     uint64_t sent;        /* number of the last frame to this incarnation */
-    uint64_t received;    /* number of the last frame from this incarnation */
+    uint64_t received;    /* last frame accepted from this incarnation */
 };
 
 enum hf_frames_verdict {

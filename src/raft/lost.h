@@ -1,16 +1,16 @@
 /* lost.h - agree that the leader's process is gone, before any timeout.
  *
  * When a process dies, its kernel resets its connections. A follower whose
- * connection to the leader was reset and who cannot connect again reports that
+ * connection to the leader was reset and that cannot connect again reports this
  * to all voters: LEADER_LOST{term, end of its log}. If a majority of the voters
  * reports it, the one with the most complete log among them, then with the
  * lowest id, stands for election at once (HF_ENGINE_LEADER_LOST).
  *
  * Without the majority, one broken connection would depose a healthy leader
- * again and again. A report counts for a short time only: connections that broke
- * one after the other in the course of a day do not mean that the leader is
- * dead. Safety does not depend on reports: if one is lost, the election timeout
- * starts the election later.
+ * again and again. A report counts only for a short time: connections that
+ * broke one after the other in the course of a day do not mean that the leader
+ * is dead. Safety does not depend on reports: if one is lost, the election
+ * timeout starts the election later.
  *
  * Pure. All reports are of one term; the first report of a later term removes
  * them. */

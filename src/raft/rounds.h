@@ -1,7 +1,7 @@
 /* rounds.h - linearizable reads without a log entry (ReadIndex).
  *
  * A leader may have been replaced without knowing it. So before it answers a
- * read, it asks the voters by a round that was started after the read arrived:
+ * read, it starts a round after the read has arrived: it sends the voters
  * ROUND{term, number}, which a node echoes only while it is in that term. If a
  * majority has echoed it, no later term had a leader when the round started. So
  * the commit index that the leader noted for the read covers every write that
@@ -15,8 +15,8 @@
 
 #include "raft/membership.h"
 
-/* A read that waits: answer it when index `index` is applied, after round
- * `round`. */
+/* A read that waits: answer it when a majority has echoed round `round` or a
+ * later one, and entry `index` is applied. */
 struct hf_read {
     uint64_t round;
     uint64_t index;
@@ -54,7 +54,8 @@ enum hf_err hf_rounds_add(struct hf_rounds *rounds, uint64_t commit,
  * round if any read still waits. */
 uint64_t hf_rounds_start(struct hf_rounds *rounds, bool again);
 
-/* Count an ECHO{term, number} of `voter`. */
+/* Count an ECHO{term, number} of `voter`. An ECHO of another term is
+ * ignored. */
 void hf_rounds_echo(struct hf_rounds *rounds, uint64_t voter, uint64_t term,
                     uint64_t number);
 

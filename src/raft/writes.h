@@ -37,9 +37,10 @@ enum hf_err hf_writes_reserve(struct hf_writes *writes);
 void hf_writes_push(struct hf_writes *writes, const struct hf_write *write,
                     uint64_t first);
 
-/* Remove the writes up to `number`, which are durable. Returns the highest index
- * that they made durable and that was not replaced, or 0. Sets `*installed` if
- * one of them installed a snapshot. */
+/* Remove the writes up to `number`, which are durable. Returns the highest
+ * index that they made durable and that was not replaced, or 0. Sets
+ * `*installed` to true if one of them installed a snapshot, and else leaves it
+ * unchanged. */
 uint64_t hf_writes_take(struct hf_writes *writes, uint64_t number,
                         bool *installed);
 

@@ -278,7 +278,8 @@ static enum hf_resp_status parse_inline_words(struct hf_resp_parser *parser,
     return split_words(parser, data, length);
 }
 
-/* Parse until the message is complete or the bytes are used up. */
+/* Parse until the message is complete, the bytes are used up, or an error is
+ * found. */
 static enum hf_resp_status parse_message(struct hf_resp_parser *parser,
                                          const uint8_t *data, size_t size)
 {

@@ -36,7 +36,8 @@ struct hf_raft_addresses {
 };
 
 /* Parse the hosts and options of `url`. Returns HF_EINVAL and sets `error` if
- * they are malformed or too many. */
+ * they are malformed or too many, or if `url` has a path, a user or a
+ * password. */
 enum hf_err hf_raft_addresses_parse(struct hf_raft_addresses *addresses,
                                     struct hf_url *url, struct hf_error *error);
 

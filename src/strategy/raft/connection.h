@@ -10,7 +10,7 @@
  * A process or machine that has stopped does not close its connections, so a
  * silent node is detected by PINGs. While something is awaited from the node, a
  * PING is sent after half a second without a byte, and the connection is lost
- * after another second; while nothing is awaited, a PING is sent every 10
+ * after another second; while nothing is awaited, a PING is sent after 10
  * seconds. route.c decides where to connect next. */
 #ifndef HF_STRATEGY_RAFT_CONNECTION_H
 #define HF_STRATEGY_RAFT_CONNECTION_H

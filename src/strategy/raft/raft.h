@@ -26,7 +26,7 @@
 
 extern const struct hf_strategy hf_strategy_raft;
 
-#define HF_RAFT_CLUSTER_SIZE 65 /* a cluster id in hex digits, and NUL */
+#define HF_RAFT_CLUSTER_SIZE 65 /* room for a cluster id in hex, with its NUL */
 
 /* A request that waits for a connection, or for its reply. */
 struct hf_raft_request {
@@ -141,7 +141,8 @@ void hf_raft_route_on_full(struct hf_raft_connection *connection);
 void hf_raft_route_tick(struct hf_raft *raft);
 hf_time hf_raft_route_deadline(const struct hf_raft *raft);
 
-/* Returns true if every node has failed since the connection was last up. */
+/* Returns true if, since the connection was last up, as many attempts have
+ * failed as the URL lists nodes. */
 bool hf_raft_route_has_failed(const struct hf_raft *raft);
 
 /* ---- session.c ----------------------------------------------------------*/

@@ -316,7 +316,8 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
 
 /* Connect to the leader if it is known, ?route=any was not given, and no
  * attempt has failed since the connection was up. Otherwise connect to the next
- * node of the URL, but not at once to the node that was lost. */
+ * node of the URL, but not at once to the node that was lost, unless the URL
+ * lists no other. */
 static void connect_current(struct hf_raft *raft)
 {
     struct hf_raft_connection *current = raft->current;

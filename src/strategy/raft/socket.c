@@ -307,7 +307,7 @@ static enum hf_err connect_stream(struct hf_raft_transport *transport,
     return err;
 }
 
-#define WAIT_MAX 4 /* a client has two streams at most */
+#define WAIT_MAX 4 /* more than the two streams of a client */
 
 static void wait_for_streams(struct hf_raft_transport *transport, hf_time until)
 {

@@ -3,7 +3,8 @@
  * A stream is one connection as the transport sees it: bytes in order, until it
  * is closed or lost. The owner embeds the stream in its own struct. The
  * transport reports what happens to the stream, with the client's mutex held.
- * Of the calls below, only `wait` reports something before it returns. */
+ * Of the calls below, only `wait` reports something before it returns; the
+ * client is being opened then, and the mutex is not held. */
 #ifndef HF_STRATEGY_RAFT_TRANSPORT_H
 #define HF_STRATEGY_RAFT_TRANSPORT_H
 
