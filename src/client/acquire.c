@@ -10,7 +10,7 @@
 #include "client/waiting.h"
 #include "client/withdrawal.h"
 
-#define WITHDRAW_MS 1000 /* a CANCEL not answered in this time is in doubt */
+#define WITHDRAW_MS 1000 /* longest wait for the answer to CANCEL */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
@@ -20,8 +20,8 @@ static void set_acquire_timer(struct hf_lock *lock, hf_time at)
 
 /* ---- Completing a claim -------------------------------------------------*/
 
-/* Report the result to everything that waits for this claim: threads in
- * hf_lock_wait(), the claimant, and a release that was requested meanwhile. */
+/* Report the result to the threads in hf_lock_wait() and to the claimant. If a
+ * release was requested meanwhile, start it, or fail it with `err`. */
 static void finish_claim(struct hf_lock *lock, enum hf_err err,
                          const char *text)
 {
