@@ -30,8 +30,7 @@ struct hf_env {
 /* The state of hf_close_start(). */
 struct hf_close {
     bool started;
-    struct hf_timer
-        timer; /* fires when nothing is awaited, or at the deadline */
+    struct hf_timer timer; /* fires when drained, or at the deadline */
     hf_time deadline;
     struct hf_callback callback;
     hf_done_fn *done;

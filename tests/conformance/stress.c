@@ -337,7 +337,7 @@ static void many_released_keys_leave_no_memory(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more than HF_WINDOW_MAX may be open */
+#define BATCH 2000 /* above HF_WINDOW_MAX, the limit of open commands */
 
 /* Start claims that time out after a millisecond, and expect each to complete
  * once. There are BATCH claims, or fewer with a slow strategy. */
