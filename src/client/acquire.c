@@ -264,9 +264,9 @@ static void confirm_grant(struct hf_lock *lock, uint64_t token)
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
-/* Withdraw a lock that was granted too late to be used. With `wait_ms` 0 there
- * was no wait that could time out, so the error is HF_EUNAVAIL: the answer was
- * too slow. */
+/* Withdraw a lock that was granted too late to be used, or has ended before its
+ * grant was reported. With `wait_ms` 0 there was no wait that could time out,
+ * so the error is HF_EUNAVAIL: the answer was too slow. */
 static void withdraw_late_grant(struct hf_lock *lock)
 {
     hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);

@@ -73,7 +73,7 @@ struct hf_client {
     struct hf_dlist parked;      /* commands and LOOKUPs that wait, without a
                                     number, until the window has room */
     struct hf_blocked *draining; /* the thread in hf_close() that waits until
-                                    no call is open */
+                                    the client is drained (close.c) */
     struct hf_close close;       /* hf_close_start() */
     bool unconfirmed;            /* a withdrawal failed: its claim may last
                                     until its lease expires */
