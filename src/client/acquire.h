@@ -84,6 +84,7 @@ void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text);
 
 /* Called when the handle's call is settled while the handle is CLAIMING. */
 void hf_acquire_on_settled(struct hf_lock *lock);
+
 /* Called when the handle's timer fires while the handle is CLAIMING. */
 void hf_acquire_on_timer(struct hf_lock *lock);
 

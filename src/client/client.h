@@ -143,6 +143,7 @@ enum hf_err hf_client_may_block(struct hf_client *client);
 void hf_client_leave(struct hf_client *client);
 
 void hf_client_ref(struct hf_client *client);
+
 /* Drop a reference. If it is the last, hf_client_leave() frees the client. */
 void hf_client_unref(struct hf_client *client);
 

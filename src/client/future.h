@@ -32,6 +32,7 @@ void hf_future_init(struct hf_future *future, struct hf_client *client,
 
 /* The value of `release` for a future on the stack of a blocked caller. */
 void hf_future_release_nothing(struct hf_future *future);
+
 /* The value of `release` for a future that was allocated alone and holds a
  * reference to its client. */
 void hf_future_release_heap(struct hf_future *future);

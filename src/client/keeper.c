@@ -245,8 +245,9 @@ static bool can_recheck(const struct hf_lock *lock)
 }
 
 /* Renew the lock now. A renewal that is open may have been executed before the
- * lock was broken, so another renewal follows when it settles. Renew even if the last renewal was refused with HF_EFORCED, because the key may
- * have been granted to another client since. */
+ * lock was broken, so another renewal follows when it settles. Renew even if
+ * the last renewal was refused with HF_EFORCED, because the key may have been
+ * granted to another client since. */
 static void recheck_lock(struct hf_lock *lock)
 {
     if (!can_recheck(lock))

@@ -10,6 +10,7 @@
 
 /* Add the handle to client->waiting, unless it is there. */
 void hf_waiting_add(struct hf_lock *lock);
+
 /* Remove the handle from client->waiting, if it is there. */
 void hf_waiting_remove(struct hf_lock *lock);
 

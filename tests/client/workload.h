@@ -187,6 +187,7 @@ void sim_check_history(struct sim *sim);
 
 /* Draw, for the whole run, the odds of faults and the rate of the clock. */
 void sim_draw_faults(struct sim *sim);
+
 /* For each of `stops`, `cuts`, `sessions`, `closes` and `loses_data` in the
  * plan, draw whether it happens now. The first four hit `client`. */
 void sim_inject_fault(struct sim *sim, unsigned client);

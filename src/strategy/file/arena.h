@@ -88,8 +88,8 @@ void hf_arena_unlock(struct hf_arena *arena);
 
 /* Check that the path still leads to our directory and arena, and set
  * `token_file_missing`. HF_EPROTO: the directory or the arena was removed,
- * renamed or replaced, or the arena was truncated; the text says which. Makes several system calls, so call
- * it rarely. */
+ * renamed or replaced, or the arena was truncated; the text says which. Makes
+ * several system calls, so call it rarely. */
 enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 
 /* ---- In the critical section --------------------------------------------*/

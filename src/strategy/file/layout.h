@@ -86,6 +86,7 @@ enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
  * it, so that a full disk is an error here and not a SIGBUS on a later write.
  * Returns 0, or an errno. */
 int hf_arena_allocate_ring(int file, uint64_t size);
+
 /* Like hf_arena_allocate_ring(), for `size` bytes of each of the two halves. */
 int hf_arena_allocate_halves(int file, uint64_t size);
 

@@ -133,6 +133,7 @@ bool hf_redis_connection_is_silent(const struct hf_redis_connection *connection,
 /* For await.c, which runs without the event loop: connect now, without waiting
  * for the timer. The connection must be DOWN. */
 void hf_redis_connection_connect(struct hf_redis_connection *connection);
+
 /* For await.c: handle the events of the socket, EPOLLIN or EPOLLOUT. */
 void hf_redis_connection_on_ready(struct hf_redis_connection *connection,
                                   uint32_t events);

@@ -95,6 +95,7 @@ void hf_redis_request_on_reply(struct hf_redis_request *request,
 
 /* redis.c: answer a request, unless it was canceled, and free it. */
 void hf_redis_request_answer(struct hf_redis_request *request);
+
 /* redis.c: like hf_redis_request_answer(), with the error `err` and the cause
  * `text`. */
 void hf_redis_request_fail(struct hf_redis_request *request, enum hf_err err,
@@ -126,6 +127,7 @@ void hf_redis_pubsub_hold_lock(struct hf_redis *redis,
 
 /* Subscribe to `channel`. Does nothing while the pub/sub connection is down. */
 void hf_redis_pubsub_subscribe(struct hf_redis *redis, struct hf_key channel);
+
 /* The opposite of hf_redis_pubsub_subscribe(). */
 void hf_redis_pubsub_unsubscribe(struct hf_redis *redis, struct hf_key channel);
 
@@ -162,6 +164,7 @@ void hf_redis_registration_reset(struct hf_redis *redis);
 
 /* Register the watches that are not registered yet in this round. */
 void hf_redis_registration_send_new(struct hf_redis *redis);
+
 /* Begin a round: register all watches again. */
 void hf_redis_registration_renew_all(struct hf_redis *redis);
 

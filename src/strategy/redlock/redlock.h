@@ -138,6 +138,7 @@ void hf_redlock_vote_send_all(struct hf_redlock_vote *vote);
  * not an earlier one with the same nonce. */
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh);
+
 /* lock.c: answer a LOCK, or send it to more servers. */
 void hf_redlock_lock_decide(struct hf_redlock_vote *vote);
 
