@@ -128,7 +128,8 @@ void hf_redis_pubsub_hold_lock(struct hf_redis *redis,
 /* Subscribe to `channel`. Does nothing while the pub/sub connection is down. */
 void hf_redis_pubsub_subscribe(struct hf_redis *redis, struct hf_key channel);
 
-/* The opposite of hf_redis_pubsub_subscribe(). */
+/* Unsubscribe from `channel`. Does nothing while the pub/sub connection is
+ * down. */
 void hf_redis_pubsub_unsubscribe(struct hf_redis *redis, struct hf_key channel);
 
 /* watch.c: watches, and the events that they receive. */
