@@ -10,7 +10,7 @@
 #include "client/waiting.h"
 #include "client/withdrawal.h"
 
-#define WITHDRAW_MS 1000 /* a CANCEL not answered in this time is in doubt */
+#define WITHDRAW_MS 1000 /* longest wait for the answer to CANCEL */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
@@ -20,8 +20,8 @@ static void set_acquire_timer(struct hf_lock *lock, hf_time at)
 
 /* ---- Completing a claim -------------------------------------------------*/
 
-/* Report the result to everything that waits for this claim: threads in
- * hf_lock_wait(), the claimant, and a release that was requested meanwhile. */
+/* Report the result to the threads in hf_lock_wait() and to the claimant. If a
+ * release was requested meanwhile, start it, or fail it with `err`. */
 static void finish_claim(struct hf_lock *lock, enum hf_err err,
                          const char *text)
 {
@@ -264,9 +264,9 @@ static void confirm_grant(struct hf_lock *lock, uint64_t token)
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
-/* Withdraw a lock that was granted too late to be used. With `wait_ms` 0 there
- * was no wait that could time out, so the error is HF_EUNAVAIL: the answer was
- * too slow. */
+/* Withdraw a lock that was granted too late to be used, or has ended before its
+ * grant was reported. With `wait_ms` 0 there was no wait that could time out,
+ * so the error is HF_EUNAVAIL: the answer was too slow. */
 static void withdraw_late_grant(struct hf_lock *lock)
 {
     hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);

@@ -7,8 +7,8 @@
  *   REQUESTING -- queued ---> QUEUED <----> POLLING  in case a push is lost
  *        |                       |              |
  *        +------- granted -------+--------------+---> held; by way of
- *        |                       |                    CONFIRMING if less
- *        | session gone          | timeout,           than the ttl is left
+ *        |                       |                    CONFIRMING if too little
+ *        | session gone          | timeout,           validity may be left
  *        v                       | canceled
  *    RESOLVING                   v
  *                           WITHDRAWING ---> refused
@@ -82,9 +82,10 @@ void hf_acquire_withdraw_in_background(struct hf_lock *lock);
  * message; if it is NULL, the message is hf_err_text(err). */
 void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text);
 
-/* Called while the handle is CLAIMING: the first when the handle's call is
- * settled, the second when its timer fires. */
+/* Called when the handle's call is settled while the handle is CLAIMING. */
 void hf_acquire_on_settled(struct hf_lock *lock);
+
+/* Called when the handle's timer fires while the handle is CLAIMING. */
 void hf_acquire_on_timer(struct hf_lock *lock);
 
 /* hf_host_ops.grant */

@@ -99,9 +99,8 @@ static void send_attempt(struct hf_call *call)
     call->attempts++;
     call->state = HF_CALL_SENT;
     call->request.command.done = lowest_open_sequence(client);
-    call->request.deadline = call->queue_until > call->deadline
-                                 ? call->queue_until
-                                 : call->deadline;
+    call->request.deadline =
+        call->queue_until > call->deadline ? call->queue_until : call->deadline;
     client->strategy->submit(client->self, &call->request);
     /* A push inside submit() may have ended this call, so check its state. */
     if (call->state == HF_CALL_SENT && !call->request.answered)
@@ -263,8 +262,9 @@ static void settle_call(struct hf_call *call, enum hf_err err)
     call->settled(call);
 }
 
-/* The delay doubles with each attempt and is partly random, so that clients
- * that failed together do not retry together. */
+/* The delay doubles with each attempt, up to BACK_OFF_MAX_MS. A random time of
+ * up to the same length is added, so that clients that failed together do not
+ * retry together. */
 static void back_off_call(struct hf_call *call)
 {
     uint32_t shift = call->attempts < 8 ? call->attempts - 1 : 7;

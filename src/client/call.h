@@ -52,7 +52,7 @@ struct hf_call {
     uint32_t attempts;
     uint32_t back_off_ms; /* delay after the first attempt; doubles each time */
     hf_time deadline;
-    hf_time queue_until; /* latest instant to send the request; 0: no limit */
+    hf_time queue_until; /* latest instant to send the request; 0: not set */
     uint32_t timeout_ms; /* how long the answer may take after the request was
                             sent, if queue_until is set */
     bool expired_unsent; /* queue_until passed before the request was sent */

@@ -30,7 +30,7 @@ struct hf_env {
 /* The state of hf_close_start(). */
 struct hf_close {
     bool started;
-    struct hf_timer timer; /* fires when no call is open, or at the deadline */
+    struct hf_timer timer; /* fires when drained, or at the deadline */
     hf_time deadline;
     struct hf_callback callback;
     hf_done_fn *done;
@@ -73,7 +73,7 @@ struct hf_client {
     struct hf_dlist parked;      /* commands and LOOKUPs that wait, without a
                                     number, until the window has room */
     struct hf_blocked *draining; /* the thread in hf_close() that waits until
-                                    no call is open */
+                                    the client is drained (close.c) */
     struct hf_close close;       /* hf_close_start() */
     bool unconfirmed;            /* a withdrawal failed: its claim may last
                                     until its lease expires */
@@ -110,7 +110,7 @@ void hf_close_on_drained(struct hf_client *client);
  *
  * HF_EFORK   this is a forked child
  * HF_ECLOSED the client is closed or closing, or hf_open_start() has failed
- * HF_ESTATE  hf_open_start() has not finished */
+ * HF_ESTATE  hf_open_start() has not finished, even if the client is closing */
 enum hf_err hf_client_enter(struct hf_client *client);
 
 /* Like hf_client_enter(), but also enters a client that is opening, closing or
@@ -142,8 +142,9 @@ enum hf_err hf_client_may_block(struct hf_client *client);
  * the driver if it has work. Frees the client if it has no references. */
 void hf_client_leave(struct hf_client *client);
 
-/* hf_client_unref() does not free the client; hf_client_leave() does. */
 void hf_client_ref(struct hf_client *client);
+
+/* Drop a reference. If it is the last, hf_client_leave() frees the client. */
 void hf_client_unref(struct hf_client *client);
 
 /* Record an error for hf_client_error(). Returns `code`. */

@@ -30,10 +30,11 @@ struct hf_future {
 void hf_future_init(struct hf_future *future, struct hf_client *client,
                     hf_done_fn *done, void *arg);
 
-/* Values of `release`: the first for a future on the stack of a blocked caller,
- * the second for a future that was allocated alone and holds a reference to its
- * client. */
+/* The value of `release` for a future on the stack of a blocked caller. */
 void hf_future_release_nothing(struct hf_future *future);
+
+/* The value of `release` for a future that was allocated alone and holds a
+ * reference to its client. */
 void hf_future_release_heap(struct hf_future *future);
 
 /* Deliver the result, exactly once. `text` is copied and may be NULL. */

@@ -99,7 +99,7 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
 void hf_handle_ref(struct hf_lock *lock);
 void hf_handle_unref(struct hf_lock *lock);
 
-/* Change the state. Asserts that the table of transitions allows the change. */
+/* Change the state, and set the acquire phase to HF_ACQUIRE_NONE. */
 void hf_handle_set_state(struct hf_lock *lock, enum hf_state state);
 
 /* Returns true if the lock, while it is held, needs a thread that drives the
@@ -110,7 +110,8 @@ bool hf_handle_needs_driver(const struct hf_lock *lock);
 void hf_handle_set_failure(struct hf_lock *lock, enum hf_err err,
                            const char *text);
 
-/* Queue the event callback, at most once per event and claim. */
+/* Record the event and queue the event callback, if the handle has one; at most
+ * once per event and claim. */
 void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event);
 
 /* Set the call's command to `kind`, with this lock's key, nonce and token. */

@@ -244,10 +244,10 @@ static bool can_recheck(const struct hf_lock *lock)
            valid_until_of(lock) != HF_VALIDITY_NONE;
 }
 
-/* Renew the lock now. The open renewal may have been executed before the lock
- * was broken, so a second renewal follows when the open renewal settles. Renew
- * even if the last renewal was refused with HF_EFORCED, because the key may
- * have been granted to another client since. */
+/* Renew the lock now. A renewal that is open may have been executed before the
+ * lock was broken, so another renewal follows when it settles. Renew even if
+ * the last renewal was refused with HF_EFORCED, because the key may have been
+ * granted to another client since. */
 static void recheck_lock(struct hf_lock *lock)
 {
     if (!can_recheck(lock))

@@ -2,7 +2,7 @@
  *
  * Always true:
  *   1. validity ends by the clock alone; no thread has to run for that;
- *   2. until the lock is released, the end of validity only moves to later
+ *   2. while the lock is held, the end of validity only moves to later
  *      instants;
  *   3. a loss is final: once a thread has seen that validity has ended, no
  *      thread sees this claim valid again, even if a renewal is confirmed

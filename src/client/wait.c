@@ -11,8 +11,8 @@
 #define POLL_MS 1000
 
 /* A READ can find the key free before the event that says why has arrived,
- * because events may use another connection. The wait continues for this long,
- * so that it can report the reason. */
+ * because events may use another connection. The wait continues for up to this
+ * long, so that it can report the reason. */
 #define AWAIT_EVENT_MS 2000
 
 static void set_wait_timer(struct hf_watch *watch, hf_time at)
@@ -52,7 +52,8 @@ static void finish_free(struct hf_watch *watch, enum hf_freed freed)
 }
 
 /* READ found the key free. If the key was held earlier in this wait, wait for
- * the event that says how the key became free. */
+ * the event that says how the key became free, unless the strategy has no
+ * events or wait_until has passed. */
 static void on_read_free(struct hf_watch *watch)
 {
     hf_time now = hf_client_now(watch->client);
@@ -128,7 +129,8 @@ void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event)
 }
 
 /* Read again after POLL_MS, or when the lease has expired if `left_ms` is
- * shorter and not 0. If wait_until has passed, fail the wait. */
+ * shorter and not 0; at once if `read_again` is set. If wait_until has passed,
+ * fail the wait. */
 static void schedule_read(struct hf_watch *watch, uint32_t left_ms)
 {
     uint32_t delay = left_ms > 0 && left_ms < POLL_MS ? left_ms + 1 : POLL_MS;

@@ -1,8 +1,9 @@
 /* wait.h - hf_wait_held() and hf_wait_free(): waiting for a key's state.
  *
- * A wait is a watch of one key (watch.h). It sends WATCH and then READ, so that
- * no change between the two is missed, and repeats READ about once a second in
- * case a push is lost. All functions require the client's mutex. */
+ * A wait is a watch of one key (watch.h). It sends WATCH, if the strategy
+ * supports it, and then READ, so that no change between the two is missed, and
+ * repeats READ about once a second in case a push is lost. All functions
+ * require the client's mutex. */
 #ifndef HF_CLIENT_WAIT_H
 #define HF_CLIENT_WAIT_H
 
@@ -23,10 +24,13 @@ struct hf_wait {
     enum hf_freed *freed;
 };
 
-/* Called when the watch gets an event, when its WATCH or READ is settled, and
- * when its timer fires, respectively. */
+/* Called when the watch gets an event. */
 void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event);
+
+/* Called when the WATCH or READ of the watch is settled. */
 void hf_wait_on_settled(struct hf_watch *watch);
+
+/* Called when the timer of the watch fires. */
 void hf_wait_on_timer(struct hf_timer *timer);
 
 #endif

@@ -8,9 +8,10 @@
 
 #include "client/handle.h"
 
-/* Add the handle to client->waiting, or remove it. Adding a handle that is in
- * the map, or removing one that is not, does nothing. */
+/* Add the handle to client->waiting, unless it is there. */
 void hf_waiting_add(struct hf_lock *lock);
+
+/* Remove the handle from client->waiting, if it is there. */
 void hf_waiting_remove(struct hf_lock *lock);
 
 /* The handle whose claim `nonce` waits, or may wait because its LOCK is not

@@ -145,7 +145,8 @@ static void an_interrupted_list_stops_calling_back(void **state)
     sleep_ms(100);
     set_gate(&gate_open);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    /* HF_OK if the list ended before the interrupt. */
+    /* HF_OK if the list was complete before its thread noticed the
+     * interrupt. */
     assert_true(err == HF_EINTR || err == HF_OK);
     sleep_ms(100);
     assert_int_equal(failures, 0);

@@ -337,8 +337,8 @@ static void closing_returns_by_its_deadline(void **state)
     hf_lock_free(held);
 }
 
-/* hf_close() retries the withdrawal until its own deadline, even after the
- * lease has expired, when a withdrawal is normally given up. */
+/* hf_close() waits until the withdrawal is confirmed, although the first three
+ * CANCELs are lost. */
 static void closing_waits_for_withdrawals(void **state)
 {
     struct hf_lock_opts opts = options(100, HF_TEST_TIMEOUT_MS);

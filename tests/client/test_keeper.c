@@ -402,8 +402,8 @@ static void a_lock_broken_now_is_lost_at_once(void **state)
     hf_lock_free(lock);
 }
 
-/* After the first force the client sends no renewals; the second force makes it
- * send one more renewal. */
+/* The renewal after the first force is refused with HF_EFORCED, and the client
+ * sends no more; the second force makes it send another one. */
 static void a_lock_broken_twice_is_lost_at_once(void **state)
 {
     struct hf_lock *lock = acquire_renewed(3000);

@@ -70,8 +70,8 @@ static void a_waiter_without_lookup_repeats_its_lock(void **state)
     end_scene();
 }
 
-/* The interval is half the ttl, or poll_ms of the strategy if that is shorter,
- * plus up to a quarter at random. */
+/* The interval is about half the ttl, or poll_ms of the strategy if that is
+ * shorter, plus up to a quarter at random. */
 static void a_strategy_sets_the_longest_interval(void **state)
 {
     struct hf_strategy slow = hf_strategy_faulty;

@@ -224,8 +224,8 @@ static void a_grant_that_was_broken_is_not_reported(void **state)
     assert_int_equal(hf_close(other, 10000), HF_OK);
 }
 
-/* Grants that the client never learns of belong to the client, which frees
- * them. (The sanitizers would report a leak.) */
+/* Grants that were not reported to the client are freed when it is closed;
+ * otherwise a sanitizer would report a leak. */
 static void unreported_grants_are_freed_with_their_client(void **state)
 {
     struct hf_client *other = NULL;

@@ -260,7 +260,7 @@ static void a_refused_claim_has_no_token(void **state)
     assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &future), HF_OK);
     hf_world_run(&world, 100);
-    /* The key is granted, but the renewal that confirms the grant is lost. */
+    /* The key is granted, but every renewal that would confirm it is lost. */
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_RENEW, HF_LOSE, 99, 0);
     assert_int_equal(hf_world_release(&world, first), HF_OK);

@@ -206,7 +206,8 @@ static void an_unlock_that_was_executed_is_done(void **state)
     hf_lock_free(lock);
 }
 
-/* The key may have been released by the UNLOCK, or by the end of the lease. */
+/* The client cannot tell whether the UNLOCK or the end of the lease has
+ * released the key. */
 static void an_unlock_is_in_doubt_once_the_lease_may_have_ended(void **state)
 {
     struct hf_lock *lock = acquire(b, 1000);

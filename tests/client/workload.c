@@ -239,8 +239,8 @@ static void start_claim(struct claim *claim)
 static void on_renew_done(enum hf_err err, void *arg);
 
 /* Adjust claim->count to the result of an UPDATE. If the server executed an
- * UPDATE twice, the second execution would not find the expected value, and
- * return HF_EMISMATCH, which on_renew_done() does not accept. */
+ * UPDATE twice, the second execution would not find the expected value and
+ * would return HF_EMISMATCH, which on_renew_done() does not accept. */
 static void count_update(struct call *call, enum hf_err err)
 {
     struct claim *claim = call->claim;

@@ -23,11 +23,11 @@ enum {
     TTL_MAX_MS = 3000,
     TIMEOUT_MAX_MS = 3000,
     SLOW_MS = 6100, /* a slow request, or its answer, takes up to this */
-    ANSWERS_MS = 2 * SLOW_MS + 2000, /* all calls complete this long after the
-                                        last fault */
+    ANSWERS_MS = 2 * SLOW_MS + 2000, /* all calls complete within this time
+                                        after the last fault */
 };
 
-/* The kinds of faults that a seed may draw. */
+/* The faults, and other rare actions, that a seed may draw. */
 struct plan {
     bool network, clocks, stops, cuts, closes;
     bool sessions;  /* the server closes sessions of clients that are open */
@@ -185,10 +185,11 @@ void sim_check_nothing_is_left(struct sim *sim);
 
 void sim_check_history(struct sim *sim);
 
-/* sim_draw_faults() draws the odds and the clocks of the whole run.
- * sim_inject_fault() draws, for each kind of fault in the plan, whether it hits
- * `client` now. */
+/* Draw, for the whole run, the odds of faults and the rate of the clock. */
 void sim_draw_faults(struct sim *sim);
+
+/* For each of `stops`, `cuts`, `sessions`, `closes` and `loses_data` in the
+ * plan, draw whether it happens now. The first four hit `client`. */
 void sim_inject_fault(struct sim *sim, unsigned client);
 
 /* Returns true if the client is stopped, as by SIGSTOP. */

@@ -652,7 +652,7 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
 /* ---- Forks --------------------------------------------------------------*/
 
 /* In the child, every call must be refused. Returns 0, or the number of the
- * first call that was not refused. */
+ * first check that failed. */
 static int use_in_child(struct hf_client *client, struct hf_lock *lock,
                         struct hf_future *future)
 {
@@ -821,8 +821,8 @@ static void calls_on_a_closed_client_are_refused(void)
     expect_ok(recorded_lock_new(client, suite_key("i"), &idle, &handle));
     suite_close(client);
 
-    /* The client is freed, but its handles are not, so calls on them are still
-     * legal. */
+    /* The client is closed, but its handles are not freed, so calls on them are
+     * still legal. */
     expect_err(hf_release(lock), HF_ECLOSED);
     expect_err(hf_renew(lock, 0), HF_ECLOSED);
     expect_err(hf_update(lock, NULL, hf_bytes_of("v")), HF_ECLOSED);

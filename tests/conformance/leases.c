@@ -505,7 +505,7 @@ static bool not_renewed_after_release(unsigned round)
     while (hf_lock_deadline(lock) == deadline && hf_lock_valid_for(lock, 0))
         suite_sleep(10);
     given_back = recorded_release(client, lock) == HF_OK;
-    /* A renewal would be due within a third of the ttl. */
+    /* A renewal would be due within half the ttl. */
     suite_sleep(opts.ttl_ms);
 
     expect_ok(recorded_read(other, suite_key_number("k", round), &info));

@@ -255,8 +255,9 @@ static struct hf_lock *adopt(struct hf_client *client,
 }
 
 /* Returns false if the release was in doubt: on a busy machine, a reply may be
- * so late that the client repeats the request. If the lock is adopted, it then
- * cannot tell whether the first copy released it or its lease expired. */
+ * so late that the client repeats the request. A client that has adopted the
+ * lock then cannot tell whether the first copy released it or its lease
+ * expired. */
 static bool adopt_and_release(struct hf_client *one, struct hf_client *two,
                               struct hf_key key)
 {

@@ -337,9 +337,9 @@ static void many_released_keys_leave_no_memory(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more than HF_WINDOW_MAX, so some wait to be sent */
+#define BATCH 2000 /* above HF_WINDOW_MAX, the limit of open commands */
 
-/* Start claims that all time out at the same time, and expect each to complete
+/* Start claims that time out after a millisecond, and expect each to complete
  * once. There are BATCH claims, or fewer with a slow strategy. */
 static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 {

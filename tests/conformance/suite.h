@@ -165,7 +165,7 @@ bool suite_await(const _Atomic unsigned *count, unsigned wanted,
 
 /* The events of a handle, in order. suite_on_lock_event() records them. */
 struct suite_lock_events {
-    _Atomic unsigned count; /* events so far; the list has the first ones */
+    _Atomic unsigned count; /* events so far; `events` has the first 16 */
     _Atomic unsigned waiting, at_risk, lost;
     enum hf_lock_event events[16];
     int64_t at_ms[16];

@@ -13,7 +13,7 @@ struct trace {
     char owners[TRACE_MAX][32];
 };
 
-/* Watch `key`. The case must call hf_process(). */
+/* Watch `key`. Events arrive only while the case calls hf_process(). */
 struct hf_watch *trace_start(struct hf_client *client, struct hf_key key,
                              struct trace *trace);
 

@@ -338,9 +338,9 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
 
 #define MANY (6000 / suite_slowness())
 
-/* Cause more events than most strategies keep for a client that is not driven.
- * A strategy that keeps all of them, like mongodb:, drops none; see
- * tests/mongo/test_mongo_streams.c. */
+/* Cause many events while a client is not driven: with the fast strategies,
+ * more than are kept for it. A slow strategy gets fewer events and may drop
+ * none; see tests/mongo/test_mongo_streams.c. */
 static void missing_events_are_reported_as_dropped(void)
 {
     struct hf_client *client = suite_open(), *slow = suite_open();

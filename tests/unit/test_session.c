@@ -146,8 +146,8 @@ static void done_never_decreases(void **state)
     hf_session_free(session);
 }
 
-/* Admission must not change the session, because an admitted command may still
- * fail. */
+/* Admitting a command must not change the session, because the command may
+ * still fail. */
 static void admitting_changes_nothing(void **state)
 {
     struct hf_session *session = new_session();

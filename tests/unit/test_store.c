@@ -495,8 +495,8 @@ static struct hf_command with_data(struct hf_command command)
     return command;
 }
 
-/* Every command of a session may need memory for its result, as the fourth one
- * of session 1 does, and some need more. The commands of the driver, except
+/* Every command of a session may need memory for its result, as the RENEW below
+ * does, and some need more. The commands of the driver, except
  * OPEN, need none: a replica must never fail to expire a lease. */
 static void command_without_memory_changes_nothing(void **state)
 {

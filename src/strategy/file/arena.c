@@ -100,9 +100,9 @@ static void advance_attempt(struct hf_arena *arena,
     hf_word_step(attempt, word);
 }
 
-/* If the attempt ended after checking the owner, one process kept us out, and
- * `*pid` is set to it. Otherwise several clients kept entering the critical
- * section. */
+/* Acquire the word. If the result is HF_ARENA_BUSY because the owner is alive,
+ * `*pid` is set to its process. If several clients kept entering the critical
+ * section, `*pid` is left alone. */
 static enum hf_arena_access acquire_word(struct hf_arena *arena, pid_t *pid)
 {
     struct hf_word_attempt *attempt = &arena->attempt;

@@ -88,8 +88,8 @@ void hf_arena_unlock(struct hf_arena *arena);
 
 /* Check that the path still leads to our directory and arena, and set
  * `token_file_missing`. HF_EPROTO: the directory or the arena was removed,
- * renamed or replaced; the text says which. Makes several system calls, so call
- * it rarely. */
+ * renamed or replaced, or the arena was truncated; the text says which. Makes
+ * several system calls, so call it rarely. */
 enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 
 /* ---- In the critical section --------------------------------------------*/
@@ -107,7 +107,7 @@ enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
                                   uint64_t *position, hf_time *stamp,
                                   struct hf_bytes *bytes);
 
-/* Returns true if the ring still has the entry at `position`. */
+/* Returns true if the entry at `position` was not overwritten yet. */
 bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position);
 
 /* Append an entry. Other clients do not see it until it is published.

@@ -112,8 +112,8 @@ static enum hf_err open_slot_session(struct hf_file *file)
     return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
-/* The slot and the tag of the client that kept us out in our last attempt, as
- * one number; 0 if several clients kept us out. */
+/* The slot and the low bits of the tag of the client that kept us out in our
+ * last attempt, as one number; 0 if several clients kept us out. */
 static uint32_t owner_seen(const struct hf_file *file)
 {
     return file->busy_pid ? hf_word_futex_value(file->arena.attempt.seen) : 0;

@@ -82,10 +82,12 @@ _Static_assert(offsetof(struct hf_arena_header, ring) == HF_ARENA_RING_AT &&
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what);
 
-/* Allocate disk blocks for the ring and the header before it, or for both
- * halves, so that a full disk is an error here and not a SIGBUS on a later
- * write. Returns 0, or an errno. */
+/* Allocate disk blocks for `size` bytes of the ring and for the header before
+ * it, so that a full disk is an error here and not a SIGBUS on a later write.
+ * Returns 0, or an errno. */
 int hf_arena_allocate_ring(int file, uint64_t size);
+
+/* Like hf_arena_allocate_ring(), for `size` bytes of each of the two halves. */
 int hf_arena_allocate_halves(int file, uint64_t size);
 
 /* Open the existing arena, or create one. Call it with the file "lock" locked.

@@ -227,10 +227,10 @@ static void add_process_watch(struct hf_file *file, int pidfd, uint64_t session)
     watch->session = session;
 }
 
-/* Watch the process of `session`. Returns false if the process has ended, so
- * that a recheck is due. The process may have ended before its pidfd was
- * opened, and another process may have its pid by now, so the lock on the slot
- * decides. */
+/* Watch the process of `session`, unless the session is closed or its client
+ * has detached a lock. Returns false if the process has ended, so that a
+ * recheck is due. The process may have ended before its pidfd was opened, and
+ * another process may have its pid by now, so the lock on the slot decides. */
 static bool watch_session(struct hf_file *file, uint64_t session)
 {
     const struct hf_reaper_watch *watch =

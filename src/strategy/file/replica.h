@@ -37,8 +37,8 @@ void hf_replica_fini(struct hf_replica *replica);
  * them. */
 void hf_replica_read_ahead(struct hf_replica *replica);
 
-/* Apply the entries of the other clients. Returns HF_ENOMEM, or HF_EPROTO if
- * the arena is damaged, as `damage` says. */
+/* Apply the entries of the other clients. Can fail with HF_ENOMEM, or with
+ * HF_EPROTO if the arena is damaged, as `damage` says. */
 enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 
 /* Load the snapshot and apply all entries after it, so that the history goes

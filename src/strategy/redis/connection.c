@@ -42,9 +42,9 @@ static void set_socket_events(struct hf_redis_connection *connection,
                         "cannot register the socket with epoll");
 }
 
-/* During a TLS handshake, a write may be blocked until something is read. Then
- * the socket is polled for input only, because it stays writable and would wake
- * the loop again and again. */
+/* Returns true if a TLS handshake may be in progress. Then a write may be
+ * blocked until something is read, and the socket is polled for input only,
+ * because it stays writable and would wake the loop again and again. */
 static bool is_tls_handshake(const struct hf_redis_connection *connection)
 {
     return connection->address->tls && connection->state == HF_REDIS_HANDSHAKE;

@@ -105,8 +105,8 @@ struct hf_redis_connection {
 
 /* Start connecting. With `channel`, the connection subscribes to it and is for
  * pub/sub only; else it is for commands. `connection` must be zeroed.
- * `address`, `ops` and `channel` are borrowed until it is closed. Returns HF_OK
- * or HF_ENOMEM. */
+ * `address`, `ops` and `channel` are borrowed until it is closed. Returns
+ * HF_OK, HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_redis_connection_open(struct hf_redis_connection *connection,
                                      struct hf_host *host,
                                      const struct hf_redis_address *address,
@@ -130,9 +130,11 @@ static inline bool hf_redis_connection_is_open(
 bool hf_redis_connection_is_silent(const struct hf_redis_connection *connection,
                                    uint32_t ms);
 
-/* For await.c, which runs without the event loop: connect now; handle the
- * events, EPOLLIN or EPOLLOUT, of the socket. */
+/* For await.c, which runs without the event loop: connect now, without waiting
+ * for the timer. The connection must be DOWN. */
 void hf_redis_connection_connect(struct hf_redis_connection *connection);
+
+/* For await.c: handle the events of the socket, EPOLLIN or EPOLLOUT. */
 void hf_redis_connection_on_ready(struct hf_redis_connection *connection,
                                   uint32_t events);
 

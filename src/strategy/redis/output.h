@@ -12,7 +12,7 @@
 struct hf_redis_output {
     struct hf_buf bytes;
     size_t written; /* how many of `bytes` are written */
-    bool blocked;   /* the socket was full at the last write */
+    bool blocked;   /* the last write left bytes unwritten */
 };
 
 void hf_redis_output_fini(struct hf_redis_output *output);

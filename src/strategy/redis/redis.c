@@ -210,8 +210,8 @@ static struct hf_redis_request *add_request(struct hf_redis *redis,
 
 /* A LOCK takes the fast path first: most keys are free, and then the client
  * needs no pub/sub connection. If the last LOCK was refused, or the claim is
- * already in the queue, the fast path would probably fail, so the slow path
- * saves a round trip. */
+ * already in the queue, the fast path would probably fail. Then a LOCK that may
+ * queue takes the slow path at once, if the pub/sub connection is up. */
 static void start_command(struct hf_redis_request *pending)
 {
     struct hf_redis *redis = pending->redis;

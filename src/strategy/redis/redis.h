@@ -93,8 +93,11 @@ void hf_redis_request_send(struct hf_redis_request *request);
 void hf_redis_request_on_reply(struct hf_redis_request *request,
                                const redisReply *reply);
 
-/* redis.c: answer a request, or fail it with a code and a text, and free it. */
+/* redis.c: answer a request, unless it was canceled, and free it. */
 void hf_redis_request_answer(struct hf_redis_request *request);
+
+/* redis.c: like hf_redis_request_answer(), with the error `err` and the cause
+ * `text`. */
 void hf_redis_request_fail(struct hf_redis_request *request, enum hf_err err,
                            const char *text);
 
@@ -110,7 +113,7 @@ enum hf_err hf_redis_pubsub_init(struct hf_redis *redis);
 void hf_redis_pubsub_fini(struct hf_redis *redis);
 
 /* Open the pub/sub connection, unless it is open. Returns false if out of
- * memory. */
+ * memory or timers. */
 bool hf_redis_pubsub_open(struct hf_redis *redis);
 
 /* Open the pub/sub connection after a short delay: this client renews a lock,
@@ -122,9 +125,11 @@ void hf_redis_pubsub_open_soon(struct hf_redis *redis);
 void hf_redis_pubsub_hold_lock(struct hf_redis *redis,
                                struct hf_redis_request *request);
 
-/* Subscribe or unsubscribe. Both do nothing while the pub/sub connection is
- * down. */
+/* Subscribe to `channel`. Does nothing while the pub/sub connection is down. */
 void hf_redis_pubsub_subscribe(struct hf_redis *redis, struct hf_key channel);
+
+/* Unsubscribe from `channel`. Does nothing while the pub/sub connection is
+ * down. */
 void hf_redis_pubsub_unsubscribe(struct hf_redis *redis, struct hf_key channel);
 
 /* watch.c: watches, and the events that they receive. */
@@ -158,8 +163,10 @@ void hf_redis_registration_on_subscribed(struct hf_redis *redis,
  * connection is down. */
 void hf_redis_registration_reset(struct hf_redis *redis);
 
-/* Register the watches that are not registered yet, or all of them again. */
+/* Register the watches that are not registered yet in this round. */
 void hf_redis_registration_send_new(struct hf_redis *redis);
+
+/* Begin a round: register all watches again. */
 void hf_redis_registration_renew_all(struct hf_redis *redis);
 
 #endif

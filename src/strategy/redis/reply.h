@@ -15,7 +15,7 @@ enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
 struct hf_redis_lock_reply {
     bool fresh;       /* this call granted the lock, not an earlier call */
     bool slow_path;   /* nothing was done; send the LOCK on the slow path */
-    uint32_t left_ms; /* busy: left of the lease, or when to ask again */
+    uint32_t left_ms; /* HF_EBUSY: when to ask again; 0: not known */
 };
 
 /* Convert the reply to a command into an answer. `reply` is NULL if it was

@@ -24,10 +24,12 @@ void hf_redis_resp_add(struct hf_redis_resp_args *args, const void *bytes,
 void hf_redis_resp_add_text(struct hf_redis_resp_args *args, const char *text);
 void hf_redis_resp_add_number(struct hf_redis_resp_args *args, uint64_t number);
 
-/* Append a bulk string, or a header: '*' and the number of arguments, or '$'
- * and the size of a bulk string. */
+/* Append `bytes` as a bulk string. */
 void hf_redis_resp_write_bulk(struct hf_buf *out, const void *bytes,
                               size_t size);
+
+/* Append a header: `kind` '*' and the number of arguments, or '$' and the size
+ * of a bulk string. */
 void hf_redis_resp_write_header(struct hf_buf *out, char kind, size_t size);
 
 /* Append a whole command. Returns false if out of memory; then nothing is

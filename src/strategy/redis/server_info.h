@@ -25,7 +25,8 @@ struct hf_redis_server_info {
 };
 
 /* Read run id, version and uptime from INFO server, which was received at
- * `now`. Returns NULL, or an error text if the version is too old. */
+ * `now`. Returns NULL, or an error text if the version is missing or too
+ * old. */
 const char *hf_redis_server_info_read_server(
     struct hf_redis_server_info *server, const struct hf_redis_address *address,
     const char *info, hf_time now);

@@ -26,16 +26,20 @@ void hf_redis_watch_fail(struct hf_redis *redis, struct hf_redis_watch *watch,
  * leases that are due. */
 void hf_redis_watch_set_tick(struct hf_redis *redis, hf_time at);
 
-/* registration.c: subscribe to the channel of a watch; unsubscribe, unless
- * another watch needs the channel. */
+/* registration.c: subscribe to the channel of a watch. */
 void hf_redis_registration_subscribe(struct hf_redis *redis,
                                      const struct hf_redis_watch *watch);
+
+/* registration.c: unsubscribe from the channel of a watch, unless another watch
+ * needs the channel. */
 void hf_redis_registration_unsubscribe(struct hf_redis *redis,
                                        const struct hf_redis_watch *watch);
 
-/* registration.c: add a watch to the index by pattern, or remove it. */
+/* registration.c: add a watch to `watches_by_pattern`. */
 void hf_redis_registration_add(struct hf_redis *redis,
                                struct hf_redis_watch *watch);
+
+/* registration.c: remove a watch from `watches_by_pattern`. */
 void hf_redis_registration_remove(struct hf_redis *redis,
                                   struct hf_redis_watch *watch);
 

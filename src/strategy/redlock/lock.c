@@ -224,9 +224,10 @@ static void complete_lock(struct hf_redlock_vote *vote)
     hf_redlock_vote_answer(vote, HF_OK);
 }
 
-/* Proceed with a LOCK that no server has granted yet. Returns true if it is
- * refused. Otherwise send probes, request a token, or send the LOCK to the next
- * server, unless replies are still pending. */
+/* Proceed with a LOCK that no server has granted yet. After a refusal, send
+ * probes; if they show that only a minority holds the key, request a token.
+ * Then send the LOCK to the next server. Each step waits for the replies to the
+ * previous one, or for the timeout. Returns true if the LOCK is refused. */
 static bool is_refused_so_far(struct hf_redlock_vote *vote)
 {
     if (vote->no > 0 && !vote->probed)

@@ -133,11 +133,13 @@ bool hf_redlock_vote_send(struct hf_redlock_vote *vote,
 /* Send the request to all servers to which it was not sent yet. */
 void hf_redlock_vote_send_all(struct hf_redlock_vote *vote);
 
-/* lock.c: count a grant of `token`, which does not count as a yes if it differs
- * from the token of the vote; decide a LOCK. `fresh` is set if this LOCK
- * granted the lock, and not an earlier one with the same nonce. */
+/* lock.c: count a grant of `token`: as a no if it differs from the token of the
+ * vote, otherwise as a yes. `fresh` is set if this LOCK granted the lock, and
+ * not an earlier one with the same nonce. */
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh);
+
+/* lock.c: answer a LOCK, or send it to more servers. */
 void hf_redlock_lock_decide(struct hf_redlock_vote *vote);
 
 /* cancels.c: CANCELs that a server must confirm. Each is sent at once if the

@@ -33,9 +33,9 @@ bool hf_redlock_vote_can_send(const struct hf_redlock_vote *vote,
            (vote->includes_silent || !is_server_silent(server));
 }
 
-/* Returns true if the server may execute the vote's command. A server that has
- * just started may have forgotten its grants, and a server that evicts keys may
- * lose them. If it may not, the cause is recorded in the vote. */
+/* Returns true if the server may execute the vote's command; otherwise records
+ * the cause in the vote. A server that has just started may have forgotten its
+ * grants, and a server that evicts keys may lose them. */
 static bool can_server_vote(struct hf_redlock_vote *vote,
                             struct hf_redlock_server *server)
 {
