@@ -6,49 +6,12 @@
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
  *   HF_SEED=N              run this seed only, and print a trace */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "client/workload.h"
-
-static const char *running_case = "";
-static char replay[200]; /* how to replay the seed that is running */
-
-/* ---- Reporting the seed of a failure ------------------------------------*/
-
-/* The text is formatted before the run, because a signal handler prints it. */
-static void set_running_seed(uint64_t seed)
-{
-    (void)snprintf(replay, sizeof(replay),
-                   "\nseed %llu; to replay it:\n"
-                   "    HF_SEED=%llu test_simulation --serial %s\n",
-                   (unsigned long long)seed, (unsigned long long)seed,
-                   running_case);
-}
-
-static void print_seed(void)
-{
-    if (write(STDERR_FILENO, replay, strlen(replay)) < 0)
-        return;
-}
-
-static void on_crash(int number)
-{
-    print_seed();
-    (void)signal(number, SIG_DFL);
-    (void)raise(number);
-}
-
-/* Called by AddressSanitizer when it finds an error. */
-void __asan_on_error(void);
-void __asan_on_error(void)
-{
-    print_seed();
-}
+#include "lib/seeds.h"
 
 /* ---- One seed -----------------------------------------------------------*/
 
@@ -124,37 +87,20 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
 }
 
 /* Run one seed. Returns a hash of everything that happened, to compare runs. */
-static uint64_t run_seed(uint64_t seed, const struct plan *plan)
+static uint64_t run_seed(uint64_t seed, const void *plan)
 {
     static struct sim sim;
 
-    set_running_seed(seed);
     begin_sim(&sim, seed, plan);
     sim_run(&sim, 8000);
     end_sim(&sim);
     sim_check_history(&sim);
     hf_recorder_fini(&sim.recorder);
     hf_world_fini(&sim.world);
-    replay[0] = '\0';
     return sim.world.trace;
 }
 
 /* ---- The cases ----------------------------------------------------------*/
-
-static uint64_t number_from_env(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
-static double clock_seconds(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static void run_seeds(const char *name, uint64_t first, unsigned default_count,
                       const struct plan *plan)
@@ -163,35 +109,12 @@ static void run_seeds(const char *name, uint64_t first, unsigned default_count,
      * needs fewer to find memory errors. */
     unsigned slowness = hf_test_slowness();
     unsigned divisor = slowness * slowness * slowness;
-    uint64_t count = number_from_env("HF_SEEDS", default_count / divisor + 1);
-    uint64_t limit = number_from_env("HF_TORTURE_SECONDS", 0);
-    double started = clock_seconds();
+    struct hf_seeds seeds = {name, first, default_count / divisor + 1, run_seed,
+                             plan};
+    struct hf_seeds_done done = hf_seeds_run(&seeds);
 
-    running_case = name;
-    (void)signal(SIGABRT, on_crash);
-    (void)signal(SIGSEGV, on_crash);
-    if (getenv("HF_SEED")) {
-        (void)run_seed(number_from_env("HF_SEED", 1), plan);
-        return;
-    }
-    if (limit > 0) {
-        first = (uint64_t)time(NULL) * 1000000; /* new seeds in each run */
-        count = UINT64_MAX - first;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        if (limit > 0 && clock_seconds() - started > (double)limit)
-            count = i + 1; /* this seed is the last one */
-        (void)run_seed(first + i, plan);
-    }
-    printf("%llu seeds, %.0f per second\n", (unsigned long long)count,
-           (double)count / (clock_seconds() - started));
-}
-
-static int print_seed_of_failure(void **state)
-{
-    (void)state;
-    print_seed();
-    return 0;
+    printf("%llu seeds, %.0f per second\n", (unsigned long long)done.count,
+           (double)done.count / done.seconds);
 }
 
 static const struct plan no_faults = {0};
@@ -279,32 +202,28 @@ static void with_all_faults(void **state)
 
 static void a_seed_reproduces_its_trace(void **state)
 {
+    struct hf_seeds seeds = {__func__, 5000001, 20, run_seed, &all_faults};
+
     (void)state;
-    running_case = __func__;
-    for (uint64_t seed = 5000001; seed < 5000021; seed++)
-        assert_true(run_seed(seed, &all_faults) == run_seed(seed, &all_faults));
-    assert_true(run_seed(5000001, &all_faults) !=
-                run_seed(5000002, &all_faults));
+    assert_true(hf_seeds_are_reproducible(&seeds));
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(without_faults, print_seed_of_failure),
-        cmocka_unit_test_teardown(with_a_faulty_network, print_seed_of_failure),
-        cmocka_unit_test_teardown(with_stopped_processes,
-                                  print_seed_of_failure),
-        cmocka_unit_test_teardown(with_drifting_clocks, print_seed_of_failure),
+        cmocka_unit_test_teardown(without_faults, hf_seeds_report),
+        cmocka_unit_test_teardown(with_a_faulty_network, hf_seeds_report),
+        cmocka_unit_test_teardown(with_stopped_processes, hf_seeds_report),
+        cmocka_unit_test_teardown(with_drifting_clocks, hf_seeds_report),
         cmocka_unit_test_teardown(with_detached_and_adopted_locks,
-                                  print_seed_of_failure),
+                                  hf_seeds_report),
         cmocka_unit_test_teardown(with_a_server_that_loses_its_data,
-                                  print_seed_of_failure),
-        cmocka_unit_test_teardown(with_closed_sessions, print_seed_of_failure),
+                                  hf_seeds_report),
+        cmocka_unit_test_teardown(with_closed_sessions, hf_seeds_report),
         cmocka_unit_test_teardown(with_closed_sessions_and_all_faults,
-                                  print_seed_of_failure),
-        cmocka_unit_test_teardown(with_all_faults, print_seed_of_failure),
-        cmocka_unit_test_teardown(a_seed_reproduces_its_trace,
-                                  print_seed_of_failure),
+                                  hf_seeds_report),
+        cmocka_unit_test_teardown(with_all_faults, hf_seeds_report),
+        cmocka_unit_test_teardown(a_seed_reproduces_its_trace, hf_seeds_report),
     };
 
     return hf_test_main("simulation", cases, HF_TEST_COUNT(cases), 0);

@@ -7,61 +7,18 @@
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
  *   HF_SEED=N              run this seed only */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "lib/runner.h"
+#include "lib/seeds.h"
 #include "node/state.h"
 #include "sim/lock_history.h"
 #include "sim/node_checks.h"
 #include "sim/node_faults.h"
 
 #define RUN_MS 20000
-
-static const char *running_case = "";
-static char replay[200]; /* how to replay the seed that is running */
-
-/* ---- Reporting the seed of a failure ------------------------------------*/
-
-/* The text is formatted before the run, because a signal handler prints it. */
-static void set_running_seed(uint64_t seed)
-{
-    (void)snprintf(replay, sizeof(replay),
-                   "\nto replay: HF_SEED=%llu test_node_simulation --serial "
-                   "%s\n",
-                   (unsigned long long)seed, running_case);
-}
-
-static void print_seed(void)
-{
-    if (write(STDERR_FILENO, replay, strlen(replay)) < 0)
-        return;
-}
-
-static void on_crash(int number)
-{
-    print_seed();
-    (void)signal(number, SIG_DFL);
-    (void)raise(number);
-}
-
-/* Called by AddressSanitizer when it finds an error. */
-void __asan_on_error(void);
-void __asan_on_error(void)
-{
-    print_seed();
-}
-
-static int print_seed_of_failure(void **state)
-{
-    (void)state;
-    print_seed();
-    return 0;
-}
 
 /* ---- One seed -----------------------------------------------------------*/
 
@@ -177,9 +134,8 @@ static void add_totals(void)
 }
 
 /* Run one seed. Returns a hash of everything that was sent. */
-static uint64_t run_seed(uint64_t seed, const struct node_faults_plan *plan)
+static uint64_t run_seed(uint64_t seed, const void *plan)
 {
-    set_running_seed(seed);
     begin(seed, plan);
     sim_nodes_run(&world.nodes, RUN_MS, NULL, NULL);
     end();
@@ -187,26 +143,10 @@ static uint64_t run_seed(uint64_t seed, const struct node_faults_plan *plan)
     sim_nodes_fini(&world.nodes);
     lock_clients_fini(&world.clients);
     node_checks_fini(&world.checks);
-    replay[0] = '\0';
     return world.nodes.hash;
 }
 
 /* ---- Cases --------------------------------------------------------------*/
-
-static uint64_t number_from_env(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
-static double clock_seconds(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static void print_totals(uint64_t count, double seconds)
 {
@@ -228,29 +168,12 @@ static void print_totals(uint64_t count, double seconds)
 static void run_seeds(const char *name, uint64_t first, unsigned default_count,
                       const struct node_faults_plan *plan)
 {
-    unsigned slowness = hf_test_slowness();
-    uint64_t count =
-        number_from_env("HF_SEEDS", default_count / (slowness * slowness) + 1);
-    uint64_t limit = number_from_env("HF_TORTURE_SECONDS", 0);
-    double started = clock_seconds();
+    unsigned divisor = hf_test_slowness() * hf_test_slowness();
+    struct hf_seeds seeds = {name, first, default_count / divisor + 1, run_seed,
+                             plan};
+    struct hf_seeds_done done = hf_seeds_run(&seeds);
 
-    running_case = name;
-    (void)signal(SIGABRT, on_crash);
-    (void)signal(SIGSEGV, on_crash);
-    (void)signal(SIGILL, on_crash);
-    if (getenv("HF_SEED")) {
-        first = number_from_env("HF_SEED", 1);
-        count = 1;
-    } else if (limit > 0) {
-        first = (uint64_t)time(NULL) * 1000000; /* seeds that were never run */
-        count = UINT64_MAX - first;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        if (limit > 0 && clock_seconds() - started > (double)limit)
-            count = i + 1; /* this seed is the last one */
-        (void)run_seed(first + i, plan);
-    }
-    print_totals(count, clock_seconds() - started);
+    print_totals(done.count, done.seconds);
 }
 
 static const struct node_faults_plan no_faults = {0};
@@ -310,26 +233,23 @@ static void with_all_faults(void **state)
 
 static void a_seed_reproduces_its_trace(void **state)
 {
+    struct hf_seeds seeds = {__func__, 5000001, 4, run_seed, &all_faults};
+
     (void)state;
-    running_case = __func__;
-    for (uint64_t seed = 5000001; seed < 5000005; seed++)
-        assert_true(run_seed(seed, &all_faults) == run_seed(seed, &all_faults));
-    assert_true(run_seed(5000001, &all_faults) !=
-                run_seed(5000002, &all_faults));
+    assert_true(hf_seeds_are_reproducible(&seeds));
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(without_faults, print_seed_of_failure),
-        cmocka_unit_test_teardown(with_a_faulty_network, print_seed_of_failure),
-        cmocka_unit_test_teardown(with_crashes, print_seed_of_failure),
-        cmocka_unit_test_teardown(with_full_disks, print_seed_of_failure),
+        cmocka_unit_test_teardown(without_faults, hf_seeds_report),
+        cmocka_unit_test_teardown(with_a_faulty_network, hf_seeds_report),
+        cmocka_unit_test_teardown(with_crashes, hf_seeds_report),
+        cmocka_unit_test_teardown(with_full_disks, hf_seeds_report),
         cmocka_unit_test_teardown(with_pauses_and_drifting_clocks,
-                                  print_seed_of_failure),
-        cmocka_unit_test_teardown(with_all_faults, print_seed_of_failure),
-        cmocka_unit_test_teardown(a_seed_reproduces_its_trace,
-                                  print_seed_of_failure),
+                                  hf_seeds_report),
+        cmocka_unit_test_teardown(with_all_faults, hf_seeds_report),
+        cmocka_unit_test_teardown(a_seed_reproduces_its_trace, hf_seeds_report),
     };
 
     return hf_test_main("node-simulation", cases, HF_TEST_COUNT(cases), 0);

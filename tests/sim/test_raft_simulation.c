@@ -5,49 +5,13 @@
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
  *   HF_SEED=N              run this seed only, and print a trace */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "lib/runner.h"
+#include "lib/seeds.h"
 #include "sim/cluster.h"
-
-static const char *running_case = "";
-static char replay[200]; /* how to replay the seed that is running */
-
-/* ---- Reporting the seed of a failure ------------------------------------*/
-
-/* The text is formatted before the run, because a signal handler prints it. */
-static void set_running_seed(uint64_t seed)
-{
-    (void)snprintf(replay, sizeof(replay),
-                   "\nto replay: HF_SEED=%llu test_raft_simulation --serial "
-                   "%s\n",
-                   (unsigned long long)seed, running_case);
-}
-
-static void print_seed(void)
-{
-    if (write(STDERR_FILENO, replay, strlen(replay)) < 0)
-        return;
-}
-
-static void on_crash(int number)
-{
-    print_seed();
-    (void)signal(number, SIG_DFL);
-    (void)raise(number);
-}
-
-/* Called by AddressSanitizer when it finds an error. */
-void __asan_on_error(void);
-void __asan_on_error(void)
-{
-    print_seed();
-}
 
 /* ---- Seeds --------------------------------------------------------------*/
 
@@ -65,12 +29,12 @@ static void add_totals(const struct sim_checks *checks)
 }
 
 /* Run one seed. Returns a hash of all frames that arrived. */
-static uint64_t run_seed(uint64_t seed, const struct sim_plan *plan)
+static uint64_t run_seed(uint64_t seed, const void *arg)
 {
+    const struct sim_plan *plan = arg;
     static struct sim_cluster cluster;
     uint64_t trace;
 
-    set_running_seed(seed);
     sim_cluster_init(&cluster, seed, plan);
     sim_cluster_torture(&cluster, 15000);
     /* In every other seed, a minority of the nodes stays down. */
@@ -79,23 +43,7 @@ static uint64_t run_seed(uint64_t seed, const struct sim_plan *plan)
     trace = cluster.trace;
     add_totals(&cluster.checks);
     sim_cluster_fini(&cluster);
-    replay[0] = '\0';
     return trace;
-}
-
-static uint64_t number_from_env(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
-static double clock_seconds(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static void print_totals(uint64_t count, double seconds)
@@ -113,35 +61,11 @@ static void run_seeds(const char *name, uint64_t first, unsigned default_count,
                       const struct sim_plan *plan)
 {
     unsigned divisor = hf_test_slowness() * hf_test_slowness();
-    uint64_t count = number_from_env("HF_SEEDS", default_count / divisor + 1);
-    uint64_t limit = number_from_env("HF_TORTURE_SECONDS", 0);
-    double started = clock_seconds();
+    struct hf_seeds seeds = {name, first, default_count / divisor + 1, run_seed,
+                             plan};
+    struct hf_seeds_done done = hf_seeds_run(&seeds);
 
-    running_case = name;
-    (void)signal(SIGABRT, on_crash);
-    (void)signal(SIGSEGV, on_crash);
-    (void)signal(SIGILL, on_crash); /* HF_ASSERT */
-    if (getenv("HF_SEED")) {
-        (void)run_seed(number_from_env("HF_SEED", 1), plan);
-        return;
-    }
-    if (limit > 0) {
-        first = (uint64_t)time(NULL) * 1000000; /* seeds that were never run */
-        count = UINT64_MAX - first;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        if (limit > 0 && clock_seconds() - started > (double)limit)
-            count = i + 1; /* this seed is the last one */
-        (void)run_seed(first + i, plan);
-    }
-    print_totals(count, clock_seconds() - started);
-}
-
-static int print_seed_of_failure(void **state)
-{
-    (void)state;
-    print_seed();
-    return 0;
+    print_totals(done.count, done.seconds);
 }
 
 /* ---- The cases ----------------------------------------------------------*/
@@ -227,16 +151,14 @@ static void three_nodes_with_lost_leaders(void **state)
 
 static void a_seed_reproduces_its_trace(void **state)
 {
+    struct hf_seeds seeds = {__func__, 6000001, 5, run_seed,
+                             &five_with_all_faults};
+
     (void)state;
-    running_case = __func__;
-    for (uint64_t seed = 6000001; seed < 6000006; seed++)
-        assert_true(run_seed(seed, &five_with_all_faults) ==
-                    run_seed(seed, &five_with_all_faults));
-    assert_true(run_seed(6000001, &five_with_all_faults) !=
-                run_seed(6000002, &five_with_all_faults));
+    assert_true(hf_seeds_are_reproducible(&seeds));
 }
 
-#define CASE(name) cmocka_unit_test_teardown(name, print_seed_of_failure)
+#define CASE(name) cmocka_unit_test_teardown(name, hf_seeds_report)
 
 int main(void)
 {
