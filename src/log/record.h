@@ -77,7 +77,7 @@ static inline size_t hf_record_padded(size_t size)
  * set buf->failed if memory is exhausted. */
 void hf_record_start(struct hf_buf *buf);
 
-/* Add an item of `count` entries, the first of which has the index `index`. */
+/* Add an item of `count` entries; `index` is the index of the first one. */
 void hf_record_add_entries(struct hf_buf *buf, uint64_t index,
                            const struct hf_log_entry *entries, size_t count);
 /* Add an item that is a base: the entry `index` of `term`. */

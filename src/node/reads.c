@@ -61,7 +61,7 @@ static bool send_question(struct hf_node *node, uint64_t question)
 
 /* Ask the leader one question for all unsent reads. If the last question has
  * had no answer for HF_NODE_REPEAT_MS, ask for its reads again. */
-static void ask(struct hf_node *node)
+static void ask_leader(struct hf_node *node)
 {
     struct hf_reads *reads = &node->reads;
     struct hf_dlist *link;
@@ -215,7 +215,7 @@ static void lead_turn(struct hf_node *node)
 
 void hf_reads_turn(struct hf_node *node)
 {
-    ask(node);
+    ask_leader(node);
     if (hf_node_leads(node))
         lead_turn(node);
     finish(node);

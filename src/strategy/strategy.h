@@ -185,7 +185,8 @@ struct hf_host_ops {
 
     /* Run post->run soon, with the client's mutex held. Does nothing if the
      * post is pending already. If this returns a waker, the caller calls
-     * hf_waker_wake() after releasing every lock that the woken thread needs.
+     * hf_waker_wake() once it has unlocked the mutexes that the woken thread
+     * will lock.
      * This is the only member that any thread may call. */
     struct hf_waker *(*post)(struct hf_host *host, struct hf_post *post);
 

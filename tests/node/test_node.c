@@ -9,7 +9,7 @@ static void start(unsigned count)
     sim_nodes_start_all(&nodes);
 }
 
-static int end(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     sim_nodes_fini(&nodes);
@@ -236,25 +236,28 @@ static void a_leader_that_leaves_hands_over(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(one_node_commits_alone, end),
-        cmocka_unit_test_teardown(three_nodes_elect_a_leader_and_commit, end),
-        cmocka_unit_test_teardown(a_follower_forwards_to_the_leader, end),
+        cmocka_unit_test_teardown(one_node_commits_alone, tear_down),
+        cmocka_unit_test_teardown(three_nodes_elect_a_leader_and_commit,
+                                  tear_down),
+        cmocka_unit_test_teardown(a_follower_forwards_to_the_leader, tear_down),
         cmocka_unit_test_teardown(a_request_is_held_until_there_is_a_leader,
-                                  end),
-        cmocka_unit_test_teardown(a_restarted_cluster_still_has_its_locks, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(a_restarted_cluster_still_has_its_locks,
+                                  tear_down),
         cmocka_unit_test_teardown(a_minority_answers_unavailable_or_in_doubt,
-                                  end),
+                                  tear_down),
         cmocka_unit_test_teardown(a_request_survives_the_death_of_the_leader,
-                                  end),
+                                  tear_down),
         cmocka_unit_test_teardown(a_dead_leader_is_replaced_before_any_timeout,
-                                  end),
+                                  tear_down),
         cmocka_unit_test_teardown(an_idle_follower_applies_without_a_heartbeat,
-                                  end),
-        cmocka_unit_test_teardown(a_read_is_confirmed_by_a_majority, end),
-        cmocka_unit_test_teardown(a_read_sees_what_was_answered_before, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(a_read_is_confirmed_by_a_majority, tear_down),
+        cmocka_unit_test_teardown(a_read_sees_what_was_answered_before,
+                                  tear_down),
         cmocka_unit_test_teardown(the_incarnation_is_higher_after_a_restart,
-                                  end),
-        cmocka_unit_test_teardown(a_leader_that_leaves_hands_over, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(a_leader_that_leaves_hands_over, tear_down),
     };
 
     return hf_test_main("node", cases, HF_TEST_COUNT(cases), 0);

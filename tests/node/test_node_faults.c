@@ -13,7 +13,7 @@ static struct sim_node *start(unsigned count)
     return await_leader(&nodes);
 }
 
-static int end(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     sim_nodes_fini(&nodes);
@@ -209,13 +209,15 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_teardown(one_report_of_a_lost_leader_deposes_nobody,
-                                  end),
-        cmocka_unit_test_teardown(strangers_are_refused, end),
-        cmocka_unit_test_teardown(garbage_is_refused, end),
-        cmocka_unit_test_teardown(heartbeats_go_on_while_a_disk_hangs, end),
-        cmocka_unit_test_teardown(messages_wait_for_term_and_vote, end),
-        cmocka_unit_test_teardown(a_broken_disk_stops_the_node, end),
-        cmocka_unit_test_teardown(a_full_disk_refuses_locks_and_lets_go, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(strangers_are_refused, tear_down),
+        cmocka_unit_test_teardown(garbage_is_refused, tear_down),
+        cmocka_unit_test_teardown(heartbeats_go_on_while_a_disk_hangs,
+                                  tear_down),
+        cmocka_unit_test_teardown(messages_wait_for_term_and_vote, tear_down),
+        cmocka_unit_test_teardown(a_broken_disk_stops_the_node, tear_down),
+        cmocka_unit_test_teardown(a_full_disk_refuses_locks_and_lets_go,
+                                  tear_down),
     };
 
     return hf_test_main("node-faults", cases, HF_TEST_COUNT(cases), 0);

@@ -32,7 +32,7 @@ static struct sim_node *start(unsigned count)
     return await_leader(&nodes);
 }
 
-static int end(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     sim_nodes_fini(&nodes);
@@ -289,21 +289,24 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_teardown(
-            a_lease_expires_when_it_is_over_and_not_before, end),
+            a_lease_expires_when_it_is_over_and_not_before, tear_down),
         cmocka_unit_test_teardown(a_new_leader_keeps_and_ends_inherited_leases,
-                                  end),
-        cmocka_unit_test_teardown(a_restarted_node_counts_leases_in_full, end),
-        cmocka_unit_test_teardown(leases_of_a_snapshot_start_again, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(a_restarted_node_counts_leases_in_full,
+                                  tear_down),
+        cmocka_unit_test_teardown(leases_of_a_snapshot_start_again, tear_down),
         cmocka_unit_test_teardown(
-            a_grant_is_pushed_through_the_origin_with_its_age, end),
-        cmocka_unit_test_teardown(a_grant_of_a_new_leader_has_no_age, end),
+            a_grant_is_pushed_through_the_origin_with_its_age, tear_down),
+        cmocka_unit_test_teardown(a_grant_of_a_new_leader_has_no_age,
+                                  tear_down),
         cmocka_unit_test_teardown(
-            a_session_without_client_is_closed_after_a_while, end),
-        cmocka_unit_test_teardown(a_dead_origin_detaches_its_sessions, end),
+            a_session_without_client_is_closed_after_a_while, tear_down),
+        cmocka_unit_test_teardown(a_dead_origin_detaches_its_sessions,
+                                  tear_down),
         cmocka_unit_test_teardown(a_new_leader_waits_before_it_closes_sessions,
-                                  end),
+                                  tear_down),
         cmocka_unit_test_teardown(
-            a_command_that_races_ahead_of_close_saves_its_session, end),
+            a_command_that_races_ahead_of_close_saves_its_session, tear_down),
     };
 
     return hf_test_main("node-sessions", cases, HF_TEST_COUNT(cases), 0);

@@ -12,7 +12,7 @@ static void start(unsigned count)
     sim_nodes_start_all(&nodes);
 }
 
-static int end(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     sim_nodes_fini(&nodes);
@@ -145,12 +145,13 @@ static void a_snapshot_of_several_parts_arrives(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(snapshots_replace_old_entries, end),
+        cmocka_unit_test_teardown(snapshots_replace_old_entries, tear_down),
         cmocka_unit_test_teardown(a_node_restarts_from_a_snapshot_and_the_log,
-                                  end),
+                                  tear_down),
         cmocka_unit_test_teardown(a_follower_that_was_away_gets_a_snapshot,
-                                  end),
-        cmocka_unit_test_teardown(a_snapshot_of_several_parts_arrives, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(a_snapshot_of_several_parts_arrives,
+                                  tear_down),
     };
 
     return hf_test_main("node-snapshots", cases, HF_TEST_COUNT(cases), 0);

@@ -6,7 +6,7 @@ _Static_assert(HF_VERSION_NEWEST == 2, "compile with -DHF_VERSION_NEWEST=2");
 
 static struct sim_nodes nodes;
 
-static int end(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     sim_nodes_fini(&nodes);
@@ -66,8 +66,9 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_teardown(the_version_rises_when_all_members_know_it,
-                                  end),
-        cmocka_unit_test_teardown(a_command_of_a_newer_version_is_refused, end),
+                                  tear_down),
+        cmocka_unit_test_teardown(a_command_of_a_newer_version_is_refused,
+                                  tear_down),
     };
 
     return hf_test_main("node-upgrade", cases, HF_TEST_COUNT(cases), 0);

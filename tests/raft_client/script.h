@@ -67,7 +67,7 @@ struct script {
  * for it. */
 extern struct script script;
 
-/* Fixtures. script_set_up() makes three nodes, of which the first leads;
+/* Fixtures. script_set_up() makes three nodes, and the first one leads;
  * script_set_up_open() also connects a client to the first. */
 int script_set_up(void **state);
 int script_set_up_open(void **state);

@@ -75,7 +75,7 @@ static void move_and_wait(struct lock_client *client)
 
 /* Send the request, for the first time or again. If the node is down, choose
  * a random node and retry later. */
-static void ask(struct lock_client *client)
+static void submit_request(struct lock_client *client)
 {
     struct sim_node *node = node_of(client);
 
@@ -105,7 +105,7 @@ static void send(struct lock_client *client, struct hf_command *command,
     client->request.kind = HF_NODE_COMMAND;
     client->request.command =
         (struct hf_bytes){client->bytes.data, client->bytes.size};
-    ask(client);
+    submit_request(client);
 }
 
 /* ---- Steps --------------------------------------------------------------*/
@@ -179,7 +179,7 @@ static void unlock(struct lock_client *client)
     send(client, &command, STEP_UNLOCK);
 }
 
-static void cancel(struct lock_client *client)
+static void cancel_claim(struct lock_client *client)
 {
     struct hf_command command = command_of(client, HF_COMMAND_CANCEL);
 
@@ -402,12 +402,12 @@ static void on_waiting(struct lock_client *client)
     if (!node_of(client)->node)
         move(client);
     if (local_now(client) >= client->wait_until || client->all->is_ending) {
-        cancel(client);
+        cancel_claim(client);
         return;
     }
     client->step = STEP_LOOKUP;
     client->request.kind = HF_NODE_READ_INDEX;
-    ask(client);
+    submit_request(client);
 }
 
 /* Release the lock, let it expire, or renew it. */
@@ -440,7 +440,8 @@ static void on_wake(struct sim_event *event)
     else if (client->step == STEP_CONFIRM && !client->is_confirming)
         confirm_grant(client);
     else
-        ask(client); /* again: the node was down, or the request failed */
+        submit_request(
+            client); /* again: the node was down, or the request failed */
 }
 
 /* ---- Nodes --------------------------------------------------------------*/

@@ -55,7 +55,7 @@ static void on_down(void *arg, struct sim_node *node)
     lock_clients_on_down(arg, node);
 }
 
-static void begin(uint64_t seed, const struct node_faults_plan *plan)
+static void begin_world(uint64_t seed, const struct node_faults_plan *plan)
 {
     static const unsigned counts[] = {1, 3, 3, 5};
     unsigned count = counts[seed % 4];
@@ -107,7 +107,7 @@ static bool is_empty(void *arg)
     return table->holds.count == 0 && is_equal(arg);
 }
 
-static void end(void)
+static void end_world(void)
 {
     world.clients.is_ending = true;
     node_faults_end(&world.faults);
@@ -136,9 +136,9 @@ static void add_totals(void)
 /* Run one seed. Returns a hash of everything that was sent. */
 static uint64_t run_seed(uint64_t seed, const void *plan)
 {
-    begin(seed, plan);
+    begin_world(seed, plan);
     sim_nodes_run(&world.nodes, RUN_MS, NULL, NULL);
-    end();
+    end_world();
     add_totals();
     sim_nodes_fini(&world.nodes);
     lock_clients_fini(&world.clients);

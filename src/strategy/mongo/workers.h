@@ -114,8 +114,8 @@ bool hf_mongo_workers_start_task(struct hf_mongo_workers *workers,
                                  hf_mongo_task_fn *task, void *arg);
 
 /* Post to the client's context, unless the pool is closed; for threads of
- * tasks. The caller wakes the returned waker, if it is not NULL, after
- * releasing every lock that the woken thread needs. */
+ * tasks. The caller wakes the returned waker, if it is not NULL, once it has
+ * unlocked the mutexes that the woken thread will lock. */
 struct hf_waker *hf_mongo_workers_post(struct hf_mongo_workers *workers,
                                        struct hf_post *post);
 
