@@ -24,6 +24,8 @@ static const char *const names[HF_CHECK_KINDS][2] = {
         {"false-end", "reported as ended, but the grant cannot have ended"},
     [HF_CHECK_FALSE_BUSY] =
         {"false-busy", "reported as busy, but nobody can have held the key"},
+    [HF_CHECK_FALSE_FREE] =
+        {"false-free", "read as free, but a grant must have held the key"},
     [HF_CHECK_FENCE_ORDER] =
         {"fence-order", "a fenced cell accepted a token after a larger one"},
     [HF_CHECK_FENCE_SHARED] =
@@ -46,7 +48,7 @@ static bool breaks_linearizability(enum hf_check_kind kind)
 {
     return kind == HF_CHECK_TOKEN_REPEATED || kind == HF_CHECK_EARLY_GRANT ||
            kind == HF_CHECK_NOT_HOLDER || kind == HF_CHECK_FALSE_END ||
-           kind == HF_CHECK_FALSE_BUSY;
+           kind == HF_CHECK_FALSE_BUSY || kind == HF_CHECK_FALSE_FREE;
 }
 
 static struct hf_check_span op_span(const struct hf_checker *c, size_t op)
@@ -182,15 +184,16 @@ static void check_keys(struct hf_checker *c)
     }
 }
 
-static void count_results(struct hf_checker *c)
+static void count_results(const struct hf_check_history *h,
+                          struct hf_check_report *report)
 {
-    for (size_t i = 0; i < c->h->op_count; i++) {
-        const struct hf_op *op = &c->h->ops[i];
+    for (size_t i = 0; i < h->op_count; i++) {
+        const struct hf_op *op = &h->ops[i];
 
         if (op->result == HF_OP_UNKNOWN)
-            c->report->unknown_count++;
+            report->unknown_count++;
         if (op->error == HF_OP_ERROR_BUSY)
-            c->report->busy_count++;
+            report->busy_count++;
     }
 }
 
@@ -200,18 +203,25 @@ void hf_checker_init(struct hf_checker *c, const struct hf_check_history *h,
     *report = (struct hf_check_report){.linearizable = true};
     *c = (struct hf_checker){.h = h, .report = report};
     c->deaths = hf_check_history_deaths(h, &c->death_count);
+    if (h->no_fence) {
+        c->ranked = hf_ranks_copy(c);
+        c->h = &c->ranked;
+    }
     c->segments = hf_array_grow(NULL, &c->segment_room, 0, sizeof *c->segments);
     c->doubts = hf_array_grow(NULL, &c->doubt_room, 0, sizeof *c->doubts);
 }
 
 void hf_checker_fini(struct hf_checker *c)
 {
+    free(c->ranked.ops);
+    free(c->ranked.losts);
     free(c->deaths);
     free(c->items);
     free(c->grants);
     free(c->segments);
     free(c->doubts);
     free(c->busy);
+    free(c->vacant);
     free(c->renewals);
 }
 
@@ -221,7 +231,7 @@ void hf_check_run(const struct hf_check_history *h,
     struct hf_checker c;
 
     hf_checker_init(&c, h, report);
-    count_results(&c);
+    count_results(h, report);
     check_keys(&c);
     hf_cells_check(&c);
     hf_checker_fini(&c);

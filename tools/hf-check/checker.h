@@ -6,7 +6,8 @@
  *     check.c    the entry point, and the promises 1, 2 and 5
  *     grants.c   converts operations to grants
  *     model.c    promise 3
- *     cells.c    promise 4 */
+ *     cells.c    promise 4
+ *     ranks.c    replaces tokens by ranks if the service has none */
 #ifndef HF_CHECK_TOOL_CHECKER_H
 #define HF_CHECK_TOOL_CHECKER_H
 
@@ -25,9 +26,10 @@ struct hf_check_renewal {
     uint64_t answer, deadline;
 };
 
-/* One grant. The model (model.c) computes the last three members: the earliest
- * instants at which its lock can take effect and at which it can end, and the
- * latest instant at which it can end, whatever the next grant needs. */
+/* One grant. The model (model.c) computes the last four members: the earliest
+ * instants at which its lock can take effect and at which it can end, the
+ * latest instant at which it can end, whatever the next grant needs, and the
+ * latest instant at which its lock can take effect. */
 struct hf_check_grant {
     uint64_t token;
     uint32_t nonce;
@@ -42,7 +44,7 @@ struct hf_check_grant {
     uint64_t end_answer;   /* latest end: `release` returned */
     uint64_t ended_answer; /* earliest return of an "ended" error */
     size_t ended;
-    uint64_t lock_least, end_least, end_most;
+    uint64_t lock_least, end_least, end_most, lock_most;
 };
 
 /* A lock of unknown result. */
@@ -55,6 +57,8 @@ struct hf_check_doubt {
 
 struct hf_checker {
     const struct hf_check_history *h;
+    struct hf_check_history ranked; /* the history with ranks as tokens, if it
+                                       has `no_fence`; `h` points here then */
     struct hf_check_report *report;
     struct hf_op_death *deaths;
     size_t death_count;
@@ -72,6 +76,8 @@ struct hf_checker {
     size_t doubt_count, doubt_room;
     uint32_t *busy;
     size_t busy_count, busy_room;
+    uint32_t *vacant; /* reads that saw no holder */
+    size_t vacant_count, vacant_room;
     struct hf_check_renewal *renewals;
     size_t renewal_count, renewal_room;
 };
@@ -102,14 +108,27 @@ void hf_checker_report_spans(struct hf_checker *c, enum hf_check_kind kind,
                              struct hf_check_span first_span,
                              struct hf_check_span second_span);
 
+/* Return a copy of `c->h` in which the tokens of grants are their ranks, and all
+ * operations that name a grant have its rank. An operation has the same index
+ * in both; further operations of unknown result may follow. The caller frees
+ * `ops` and `losts`; the copy borrows the rest. */
+struct hf_check_history hf_ranks_copy(const struct hf_checker *c);
+
+/* Return when `client` died, or HF_OP_NEVER. */
+uint64_t hf_grants_death(const struct hf_checker *c, uint32_t client);
+
+/* Return the earliest instant at which the grant can expire, as far as this
+ * successful lock or renewal tells. */
+uint64_t hf_grants_expiry(const struct hf_op *op);
+
 /* Build the sorted list of items of the whole history. */
 void hf_grants_collect(struct hf_checker *c);
 
 /* Return the end of the range of items with the key of item `at`. */
 size_t hf_grants_next_key(const struct hf_checker *c, size_t at);
 
-/* Build the grants, spans of validity, unknown locks and busy locks of one key,
- * a range of items. Reports operations that can belong to no grant. */
+/* Build the grants, spans of validity, unknown locks, busy locks and reads that
+ * saw no holder of one key, a range of items. Reports operations that can belong to no grant. */
 void hf_grants_gather(struct hf_checker *c, size_t at, size_t end);
 
 /* Check promise 3 for the key that was gathered last. */

@@ -41,7 +41,7 @@ static bool needs_no_nonce(const struct hf_op *op)
     return op->kind == HF_OP_READ || op->kind == HF_OP_FORCE;
 }
 
-static uint64_t death_of(const struct hf_checker *c, uint32_t client)
+uint64_t hf_grants_death(const struct hf_checker *c, uint32_t client)
 {
     const struct hf_op_death *death =
         hf_check_history_find_death(c->deaths, c->death_count, client);
@@ -158,9 +158,7 @@ static void note_release(struct hf_checker *c, struct hf_check_grant *g,
     g->release = index;
 }
 
-/* Return the earliest instant at which the grant can expire, as far as this
- * successful lock or renewal tells. */
-static uint64_t expiry_of(const struct hf_op *op)
+uint64_t hf_grants_expiry(const struct hf_op *op)
 {
     uint64_t end = 0;
 
@@ -206,7 +204,7 @@ static void note_op(struct hf_checker *c, struct hf_check_grant *g,
     else if (ok)
         note_held(g, op, index);
     if (has_outcome(op, HF_OP_RENEW, HF_OP_OK)) {
-        ends->expiry = most(ends->expiry, expiry_of(op));
+        ends->expiry = most(ends->expiry, hf_grants_expiry(op));
         add_renewal(c, op);
     }
 }
@@ -237,9 +235,9 @@ static void add_grant(struct hf_checker *c, size_t lock, size_t at, size_t end)
 {
     const struct hf_op *op = &c->h->ops[lock];
     struct hf_check_grant g = new_grant(op, lock, c->items[at].token);
-    uint64_t death = death_of(c, op->client);
+    uint64_t death = hf_grants_death(c, op->client);
     struct ends ends = {
-        .valid = death, .expiry = expiry_of(op), .other = death};
+        .valid = death, .expiry = hf_grants_expiry(op), .other = death};
 
     c->renewal_count = 0;
     for (size_t i = at; i < end; i++) {
@@ -340,25 +338,35 @@ static void gather_token(struct hf_checker *c, size_t at, size_t end)
         add_grant(c, c->items[at + 1].index, at, end);
 }
 
+static uint32_t *add_index(uint32_t *list, size_t *room, size_t *count,
+                           size_t index)
+{
+    list = hf_array_grow(list, room, *count, sizeof *list);
+    list[(*count)++] = (uint32_t)index;
+    return list;
+}
+
 static void gather_without_token(struct hf_checker *c, size_t index)
 {
     const struct hf_op *op = &c->h->ops[index];
 
-    if (hf_checker_result(op) == HF_OP_UNKNOWN) {
+    if (op->kind == HF_OP_READ) {
+        c->vacant =
+            add_index(c->vacant, &c->vacant_room, &c->vacant_count, index);
+    } else if (hf_checker_result(op) == HF_OP_UNKNOWN) {
         c->doubts = hf_array_grow(c->doubts, &c->doubt_room, c->doubt_count,
                                   sizeof *c->doubts);
         c->doubts[c->doubt_count++] = (struct hf_check_doubt){
             .invoke = op->invoke, .nonce = op->nonce, .op = (uint32_t)index};
     } else if (op->error == HF_OP_ERROR_BUSY) {
-        c->busy = hf_array_grow(c->busy, &c->busy_room, c->busy_count,
-                                sizeof *c->busy);
-        c->busy[c->busy_count++] = (uint32_t)index;
+        c->busy = add_index(c->busy, &c->busy_room, &c->busy_count, index);
     }
 }
 
 void hf_grants_gather(struct hf_checker *c, size_t at, size_t end)
 {
     c->grant_count = c->segment_count = c->doubt_count = c->busy_count = 0;
+    c->vacant_count = 0;
     for (; at < end && !c->items[at].token; at++)
         gather_without_token(c, c->items[at].index);
     qsort(c->doubts, c->doubt_count, sizeof *c->doubts, by_nonce);
@@ -389,11 +397,12 @@ static int compare_items(const void *left, const void *right)
 
 /* Returns true if the checker needs `op`. A lock without a token matters if it
  * was busy, which needs an explanation, or if its result is unknown, so that it
- * may be the explanation. Any other operation without a token cannot be
- * checked. */
+ * may be the explanation. A read without a token saw that the key is free. Any
+ * other operation without a token cannot be checked. */
 static bool is_item(const struct hf_op *op)
 {
-    return op->kind != HF_OP_WRITE && (op->token || op->kind == HF_OP_LOCK);
+    return op->kind != HF_OP_WRITE && (op->token || op->kind == HF_OP_LOCK ||
+                                       has_outcome(op, HF_OP_READ, HF_OP_OK));
 }
 
 static void add_item(struct hf_checker *c, struct hf_check_item item)

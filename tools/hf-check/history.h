@@ -34,7 +34,8 @@ struct hf_check_history {
     size_t lost_count, lost_room;
     struct hf_op_note *notes;
     size_t note_count, note_room;
-    bool fifo; /* the service promises to grant in order of arrival */
+    bool fifo;     /* the service promises to grant in order of arrival */
+    bool no_fence; /* it does not promise that tokens rise: see check.h */
 };
 
 void hf_check_history_init(struct hf_check_history *h, bool fifo);

@@ -27,10 +27,12 @@ struct options {
     const char *key;
     bool json;
     bool time;
+    bool no_fence;
 };
 
 static const char usage[] =
-    "usage: hf-check [--json] [--time] [--svg FILE [--key KEY]] HISTORY...\n";
+    "usage: hf-check [--json] [--time] [--no-fence] [--svg FILE [--key KEY]]\n"
+    "                HISTORY...\n";
 
 static const char help[] =
     "\n"
@@ -42,6 +44,8 @@ static const char help[] =
     "  HISTORY      a file of JSON lines, - for standard input; each is\n"
     "               checked on its own. The format is in format.md, beside\n"
     "               the source of hf-check.\n"
+    "  --no-fence   the service does not promise that tokens rise: check\n"
+    "               everything else, and order grants by their returns\n"
     "  --json       one JSON object a history instead of text\n"
     "  --svg FILE   draw the first violation\n"
     "  --key KEY    with --svg: draw this key instead, violation or not;\n"
@@ -159,6 +163,7 @@ static enum status check_file(const char *name, struct options *options)
         if (options->time)
             fprintf(stderr, "%s: read in %.3f s\n", name,
                     now_seconds() - start);
+        h.no_fence = options->no_fence;
         status = check_one(&h, name, options);
     }
     hf_check_history_fini(&h);
@@ -179,6 +184,7 @@ int main(int argc, char **argv)
         {"svg", required_argument, NULL, 's'},
         {"key", required_argument, NULL, 'k'},
         {"time", no_argument, NULL, 't'},
+        {"no-fence", no_argument, NULL, 'n'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -195,6 +201,8 @@ int main(int argc, char **argv)
             options.key = optarg;
         } else if (option == 't') {
             options.time = true;
+        } else if (option == 'n') {
+            options.no_fence = true;
         } else if (option == 'h') {
             fputs(usage, stdout);
             fputs(help, stdout);

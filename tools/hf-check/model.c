@@ -167,9 +167,61 @@ static void check_busy(struct hf_checker *c)
     free(list);
 }
 
+/* Compute the latest instant at which each lock can take effect: its operations
+ * and its end need it before their returns, and so do all later grants. */
+static void place_late(struct hf_checker *c)
+{
+    uint64_t next = HF_OP_NEVER;
+
+    for (size_t i = c->grant_count; i-- > 0;) {
+        struct hf_check_grant *g = &c->grants[i];
+
+        next = least(next, least(g->answer, g->held_answer));
+        next = least(next, g->end_most);
+        g->lock_most = next;
+    }
+}
+
+/* Return the grant that holds the key from before `read` until after it in
+ * every placement, or NULL. Both instants increase from grant to grant, so the
+ * last grant that begins before `read` decides. */
+static const struct hf_check_grant *find_holder(const struct hf_checker *c,
+                                                const struct hf_op *read)
+{
+    size_t low = 0, high = c->grant_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (c->grants[middle].lock_most < read->invoke)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && c->grants[low - 1].end_least > read->answer
+               ? &c->grants[low - 1]
+               : NULL;
+}
+
+static void check_vacant(struct hf_checker *c)
+{
+    place_late(c);
+    for (size_t i = 0; i < c->vacant_count; i++) {
+        const struct hf_check_grant *holder =
+            find_holder(c, &c->h->ops[c->vacant[i]]);
+
+        if (holder) {
+            hf_checker_report(c, HF_CHECK_FALSE_FREE, holder->lock,
+                              c->vacant[i]);
+            return;
+        }
+    }
+}
+
 void hf_model_check(struct hf_checker *c)
 {
     if (c->found & 1u << HF_CHECK_TOKEN_REPEATED || !place_grants(c))
         return;
+    check_vacant(c);
     check_busy(c);
 }

@@ -18,7 +18,7 @@
 #define PICTURE_THIN 8.0
 #define PICTURE_FONT 13.0
 
-/* These colours can be told apart by the colour-blind and in greyscale. */
+/* Bars of one height can be told apart by the colour-blind and in greyscale. */
 #define PICTURE_INK "#1f2933"
 #define PICTURE_FAINT "#7b8794"
 #define PICTURE_GRID "#e4e7eb"

@@ -15,8 +15,9 @@ enum action {
     GRANT_KNOWN,  /* a lock of unknown result, with its known token */
     BUSY,
     END,   /* the grant of the holder ends: by unlock, force, expiry or death */
-    HOLDS, /* renew, update, read */
-    ENDED
+    HOLDS, /* renew, update, read of a holder */
+    ENDED,
+    VACANT /* read of no holder */
 };
 
 /* A step takes effect at one instant of its span. An optional step may be left
@@ -216,6 +217,8 @@ static void add_other(struct search *s, const struct hf_op *op)
     bool ends = op->kind == HF_OP_UNLOCK || op->kind == HF_OP_FORCE;
     bool any_nonce = op->kind == HF_OP_READ || op->kind == HF_OP_FORCE;
 
+    if (op->kind == HF_OP_READ && op->result == HF_OP_OK && !op->token)
+        add_step(s, make_step(op, VACANT));
     if (!op->token || (!proves_its_grant(op) &&
                        !is_grant_shown(s, op->token, op->nonce, any_nonce)))
         return;
@@ -292,6 +295,8 @@ static bool apply_step(struct state *state, const struct step *step)
         return is_holder(state, step);
     case ENDED:
         return !is_holder(state, step) && state->top >= step->token;
+    case VACANT:
+        return state->token == 0;
     }
     return false;
 }

@@ -8,179 +8,8 @@
 #include "hf-check/fence.h"
 #include "hf-check/search.h"
 #include "hf-check/simulate.h"
+#include "hf-check/tests/planted.h"
 #include "lib/runner.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Histories are planted as lines of words. All lines are about key "k" and
- * cell "c", and instants are small numbers:
- *
- *     1 lock a1 0 10 ok token 5 until 100
- *
- * Client 1 called lock at 0 and received ok at 10, with nonce a1, token 5 and
- * deadline 100. In place of "ok" there may be "unknown", an error such as
- * HF_EBUSY, or "open" for a call that did not return (its second instant means
- * nothing). The nonce "-" means none. Further words are lease, queued, value
- * and unfenced 1. Other lines are:
- *
- *     1 dies 40
- *     1 lost 5 40          notified at 40 that token 5 is lost
- *     fifo                 arrival order is promised */
-
-static void plant_field(struct hf_op *op, const char *name, uint64_t number)
-{
-    if (strcmp(name, "token") == 0)
-        op->token = number;
-    else if (strcmp(name, "until") == 0)
-        op->deadline = number;
-    else if (strcmp(name, "lease") == 0)
-        op->lease = number;
-    else if (strcmp(name, "queued") == 0)
-        op->queued = number;
-    else if (strcmp(name, "value") == 0)
-        op->value = number;
-    else if (strcmp(name, "unfenced") == 0)
-        op->fenced = false;
-    else
-        fail_msg("planted field \"%s\" is not known", name);
-}
-
-static enum hf_op_kind kind_of(const char *name)
-{
-    unsigned kind = 0;
-
-    while (kind < HF_OP_KINDS && strcmp(name, hf_op_kind_name(kind)) != 0)
-        kind++;
-    assert_int_not_equal(kind, HF_OP_KINDS);
-    return kind;
-}
-
-static void plant_result(struct hf_check_history *h, struct hf_op *op,
-                         const char *result, uint64_t answer)
-{
-    if (strcmp(result, "open") == 0)
-        return;
-    op->answered = true;
-    op->answer = answer;
-    if (strcmp(result, "ok") == 0) {
-        op->result = HF_OP_OK;
-    } else if (strcmp(result, "unknown") != 0) {
-        op->result = HF_OP_FAIL;
-        hf_op_set_error(op, &h->strings, result, strlen(result));
-    }
-}
-
-/* All planted lines are in this file, and none of their numbers is out of
- * range.
- * NOLINTBEGIN(cert-err34-c) */
-static void plant_op(struct hf_check_history *h, const char *line)
-{
-    char kind[16], nonce[16], result[16], name[16];
-    uint64_t invoke, answer, number;
-    uint32_t client;
-    int used;
-
-    if (sscanf(line, "%" SCNu32 " %15s %15s %" SCNu64 " %" SCNu64 " %15s%n",
-               &client, kind, nonce, &invoke, &answer, result, &used) != 6)
-        fail_msg("planted line \"%s\" makes no sense", line);
-    struct hf_op op = hf_op_make(kind_of(kind), client, invoke);
-
-    op.id = h->op_count;
-    op.key = hf_intern_add(&h->strings, "k", 1);
-    if (op.kind == HF_OP_WRITE)
-        op.cell = hf_intern_add(&h->strings, "c", 1);
-    if (strcmp(nonce, "-") != 0)
-        op.nonce = hf_intern_add(&h->strings, nonce, strlen(nonce));
-    plant_result(h, &op, result, answer);
-    while (line += used,
-           sscanf(line, "%15s %" SCNu64 "%n", name, &number, &used) == 2)
-        plant_field(&op, name, number);
-    if (hf_op_fault(&op))
-        fail_msg("planted: %s", hf_op_fault(&op));
-    hf_check_history_add(h, &op);
-}
-
-static void plant_line(struct hf_check_history *h, const char *line)
-{
-    struct hf_op_death death;
-    struct hf_op_lost lost;
-
-    if (strcmp(line, "fifo") == 0) {
-        h->fifo = true;
-    } else if (sscanf(line, "%" SCNu32 " dies %" SCNu64, &death.client,
-                      &death.time) == 2) {
-        hf_check_history_add_death(h, death);
-    } else if (sscanf(line, "%" SCNu32 " lost %" SCNu64 " %" SCNu64,
-                      &lost.client, &lost.token, &lost.time) == 3) {
-        lost.key = hf_intern_add(&h->strings, "k", 1);
-        hf_check_history_add_lost(h, lost);
-    } else {
-        plant_op(h, line);
-    }
-}
-/* NOLINTEND(cert-err34-c) */
-
-static void plant_history(struct hf_check_history *h, const char *text)
-{
-    hf_check_history_init(h, false);
-    while (*text) {
-        size_t len = strcspn(text, "\n");
-        char line[128];
-
-        assert_true(len < sizeof line);
-        memcpy(line, text, len);
-        line[len] = '\0';
-        plant_line(h, line);
-        text += len + (text[len] == '\n');
-    }
-}
-
-static void check_planted(const char *text, struct hf_check_report *report)
-{
-    struct hf_check_history h;
-
-    plant_history(&h, text);
-    hf_check_run(&h, report);
-    assert_int_equal(report->linearizable,
-                     hf_search_run(&h) == HF_SEARCH_LINEARIZABLE);
-    hf_check_history_fini(&h);
-}
-
-/* Check that the history has a violation of this kind, perhaps among others. */
-static void assert_finds(enum hf_check_kind kind, const char *text)
-{
-    struct hf_check_report report;
-
-    check_planted(text, &report);
-    for (size_t i = 0; i < report.violation_count; i++) {
-        if (report.violations[i].kind == kind)
-            return;
-    }
-    fail_msg("%s was not found in\n%s", hf_check_kind_name(kind), text);
-}
-
-/* Check that the history has a violation of this kind and no other. */
-static void assert_finds_only(enum hf_check_kind kind, const char *text)
-{
-    struct hf_check_report report;
-
-    assert_finds(kind, text);
-    check_planted(text, &report);
-    assert_int_equal(report.violation_count, 1);
-}
-
-static void assert_good(const char *text)
-{
-    struct hf_check_report report;
-
-    check_planted(text, &report);
-    if (report.violation_count)
-        fail_msg("%s was found in\n%s",
-                 hf_check_kind_name(report.violations[0].kind), text);
-}
 
 /* ---- 1. One valid holder ------------------------------------------------*/
 
@@ -429,6 +258,85 @@ static void read_of_a_grant_that_is_over_is_found(void **state)
                       "3 read   -  40 50 ok token 5\n");
 }
 
+static void read_of_a_free_key_that_is_held_is_found(void **state)
+{
+    (void)state;
+    assert_finds_only(HF_CHECK_FALSE_FREE,
+                      "1 lock a1  0 10 ok token 5 until 100\n"
+                      "3 read -  11 99 ok\n");
+    assert_good("1 lock a1  0 10 ok token 5 until 100\n"
+                "3 read -  10 99 ok\n"
+                "3 read - 11 100 ok\n");
+}
+
+static void key_is_free_before_the_first_and_after_the_last_grant(void **state)
+{
+    (void)state;
+    assert_good("3 read   -   0  1 ok\n"
+                "1 lock   a1  2 10 ok token 5 until 100\n"
+                "1 unlock a1 20 30 ok token 5\n"
+                "3 read   -  21 22 ok\n"
+                "3 read   -  40 50 ok\n");
+}
+
+static void key_is_held_from_the_first_use_of_its_grant(void **state)
+{
+    (void)state;
+    /* The renewal shows that the lock had taken effect by 20. */
+    assert_finds_only(HF_CHECK_FALSE_FREE,
+                      "1 lock  a1  0 50 ok token 5 until 100\n"
+                      "1 renew a1 15 20 ok token 5 until 110\n"
+                      "3 read  -  21 30 ok\n");
+}
+
+static void key_may_be_free_between_two_grants(void **state)
+{
+    (void)state;
+    assert_good("1 lock   a1  0 10 ok token 5 until 100\n"
+                "1 unlock a1 20 30 ok token 5\n"
+                "2 lock   b1 25 40 ok token 6 until 200\n"
+                "3 read   -  26 27 ok\n");
+    assert_finds_only(HF_CHECK_FALSE_FREE,
+                      "1 lock   a1  0 10 ok token 5 until 100\n"
+                      "1 unlock a1 20 30 ok token 5\n"
+                      "2 lock   b1 25 40 ok token 6 until 200\n"
+                      "3 read   -  41 42 ok\n");
+}
+
+static void free_key_needs_an_end_that_may_have_come(void **state)
+{
+    (void)state;
+    assert_good("1 lock   a1  0 10 ok token 5 until 100\n"
+                "1 unlock a1 20 30 unknown token 5\n"
+                "3 read   -  40 50 ok\n");
+    assert_good("1 lock   a1  0 10 ok token 5 until 100\n"
+                "1 dies 40\n"
+                "3 read   -  40 50 ok\n");
+    assert_finds_only(HF_CHECK_FALSE_FREE,
+                      "1 lock   a1  0 10 ok token 5 until 100\n"
+                      "1 dies 40\n"
+                      "3 read   -  11 39 ok\n");
+}
+
+static void unknown_lock_does_not_contradict_a_free_key(void **state)
+{
+    (void)state;
+    assert_good("1 lock a1  0 10 unknown\n"
+                "3 read -  20 30 ok\n");
+    assert_good("1 lock a1  0  0 open\n"
+                "2 lock b1 20 30 HF_EBUSY\n"
+                "3 read -  40 50 ok\n");
+}
+
+static void unknown_read_says_nothing(void **state)
+{
+    (void)state;
+    assert_good("1 lock a1  0 10 ok token 5 until 100\n"
+                "3 read -  20 30 unknown\n"
+                "3 read -  40 50 HF_EUNAVAIL\n"
+                "3 read -  60  0 open\n");
+}
+
 static void false_news_of_an_end_is_found(void **state)
 {
     (void)state;
@@ -581,6 +489,13 @@ int main(void)
         cmocka_unit_test(unlock_by_a_stranger_is_found),
         cmocka_unit_test(renewal_after_the_end_is_found),
         cmocka_unit_test(read_of_a_grant_that_is_over_is_found),
+        cmocka_unit_test(read_of_a_free_key_that_is_held_is_found),
+        cmocka_unit_test(key_is_free_before_the_first_and_after_the_last_grant),
+        cmocka_unit_test(key_is_held_from_the_first_use_of_its_grant),
+        cmocka_unit_test(key_may_be_free_between_two_grants),
+        cmocka_unit_test(free_key_needs_an_end_that_may_have_come),
+        cmocka_unit_test(unknown_lock_does_not_contradict_a_free_key),
+        cmocka_unit_test(unknown_read_says_nothing),
         cmocka_unit_test(false_news_of_an_end_is_found),
         cmocka_unit_test(unlock_that_failed_has_no_effect),
         cmocka_unit_test(unknown_lock_may_be_known_by_its_unlock),
