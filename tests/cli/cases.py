@@ -1,16 +1,19 @@
 """The test runner for the command: runs cases, prints TAP, starts the command.
 
 A file of cases ends with cases.main(), and is called with the path of the built
-command. HF_TEST_SLOWNESS multiplies every time limit, as in the other tests.
+command. HF_TEST_SLOWNESS multiplies every time limit, as in the other tests;
+HF_TEST_TIMEOUT, in seconds, can shorten it.
 The limits only catch a case that hangs: no case asserts an upper bound on time.
 """
 import contextlib
 import functools
 import json
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +22,7 @@ import traceback
 
 HOLDFAST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'holdfast'
 SLOWNESS = int(os.environ.get('HF_TEST_SLOWNESS', '1'))
-LIMIT = 60 * SLOWNESS
+LIMIT = min(60, int(os.environ.get('HF_TEST_TIMEOUT', '60'))) * SLOWNESS
 
 LONG = '600s'  # a ttl that outlasts every case
 
@@ -71,6 +74,33 @@ def until(condition, what, limit=LIMIT):
     while not condition():
         check(time.monotonic() < end, 'timed out waiting for', what)
         time.sleep(0.01)
+
+
+_reservations = []  # sockets, open until this process ends
+
+
+def reserve_port(port):
+    """As reserve_port() in tests/lib/loopback.c, with the same name."""
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f'\0holdfast-test-port-{port}')
+        # Without SO_REUSEADDR, which create_server() sets.
+        with socket.socket() as probe:
+            probe.bind(('127.0.0.1', port))
+    except OSError:
+        reservation.close()
+        return False
+    _reservations.append(reservation)
+    return True
+
+
+def free_port():
+    """A port that no other test gets while this process runs. The kernel does
+    not give these ports to outgoing connections."""
+    for port in random.sample(range(15000, 20000), 5000):
+        if reserve_port(port):
+            return port
+    raise Skip('no port is free')
 
 
 def environment(**more):
@@ -248,8 +278,67 @@ def _reset_signals():
             signal.signal(number, signal.SIG_DFL)
 
 
-def main():
-    """Run every case of the file, or those whose names match an argument."""
+def _run_case(function):
+    """Run a case. Returns what comes before and after its number in TAP."""
+    verdict, lines, why = 'ok', [], ''
+    signal.alarm(4 * LIMIT)
+    try:
+        function()
+    except Skip as skip:
+        why = f' # SKIP {skip}'
+    except Exception:
+        verdict = 'not ok'
+        lines = traceback.format_exc().splitlines()
+    finally:
+        signal.alarm(0)
+        _kill_running()
+    return verdict, '\n# '.join([f'{function.__name__}{why}', *lines])
+
+
+class _Fork:
+    """A case that runs in a process of its own."""
+
+    def __init__(self, function):
+        self.function = function
+        self.file = tempfile.TemporaryFile('w+', encoding='utf-8',
+                                           errors='replace')
+        self.result = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            random.seed()
+            json.dump(_run_case(function), self.file)
+            self.file.flush()
+            os._exit(0)
+
+    def set_ended(self, status):
+        self.result = ('not ok', f'{self.function.__name__}\n'
+                       f'# its process ended with {status}')
+        self.file.seek(0)
+        if status == 0:
+            self.result = json.load(self.file)
+        self.file.close()
+
+
+def _run_forked(functions, jobs):
+    """Yield the results of the cases in their order; `jobs` cases run at a
+    time."""
+    waiting, started, running = list(functions), [], {}
+    while waiting or started:
+        while waiting and len(running) < jobs:
+            fork = _Fork(waiting.pop(0))
+            started.append(fork)
+            running[fork.pid] = fork
+        while started and started[0].result:
+            yield started.pop(0).result
+        if running:
+            pid, status = os.wait()
+            running.pop(pid).set_ended(status)
+
+
+def main(jobs=1):
+    """Run every case of the file, or those whose names match an argument. If
+    `jobs` is more than one, each case runs in a process of its own, and that
+    many run at a time: for cases that mostly wait."""
     patterns = sys.argv[2:]
     chosen = [c for c in _cases if not patterns or
               any(re.search(p, c.__name__) for p in patterns)]
@@ -257,21 +346,8 @@ def main():
     signal.signal(signal.SIGALRM, _on_alarm)
     _reset_signals()
     print(f'1..{len(chosen)}', flush=True)
-    for number, function in enumerate(chosen, 1):
-        verdict, lines, why = 'ok', [], ''
-        signal.alarm(4 * LIMIT)
-        try:
-            function()
-        except Skip as skip:
-            why = f' # SKIP {skip}'
-        except Exception:
-            verdict, failed = 'not ok', True
-            lines = traceback.format_exc().splitlines()
-        finally:
-            signal.alarm(0)
-            _kill_running()
-        print(f'{verdict} {number} - {function.__name__}{why}')
-        for line in lines:
-            print(f'# {line}')
-        sys.stdout.flush()
+    results = _run_forked(chosen, jobs) if jobs > 1 else map(_run_case, chosen)
+    for number, (verdict, text) in enumerate(results, 1):
+        failed = failed or verdict != 'ok'
+        print(f'{verdict} {number} - {text}', flush=True)
     sys.exit(1 if failed else 0)

@@ -1,4 +1,3 @@
-/* tests/lib/alloc.c */
 #include "lib/alloc.h"
 
 #include <errno.h>

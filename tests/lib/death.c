@@ -1,4 +1,3 @@
-/* tests/lib/death.c */
 #include "lib/death.h"
 
 #include <signal.h>

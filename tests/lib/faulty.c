@@ -1,4 +1,3 @@
-/* tests/lib/faulty.c */
 #include "lib/faulty.h"
 
 #include <stdio.h>

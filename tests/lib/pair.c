@@ -1,4 +1,3 @@
-/* tests/lib/pair.c */
 #include "lib/pair.h"
 
 #include <stdlib.h>

@@ -41,6 +41,11 @@ void recorded_init(bool fifo)
     memset(buckets, 0, sizeof(buckets));
 }
 
+void recorded_set_no_fence(void)
+{
+    recording_set_no_fence();
+}
+
 int recorded_check(const char *name)
 {
     return recording_check(name);
@@ -122,11 +127,15 @@ static enum hf_err in_doubt_if_given_up(enum hf_err err)
     return given_up ? HF_EINDOUBT : err;
 }
 
+/* A claim that had to enter the queue again, at its end, has a new nonce. It is
+ * unknown when it did. */
 static void record_grant(struct recorded_call *call)
 {
     if (call->out)
         call->lock = *call->out;
     copy_grant(call);
+    if (memcmp(call->queued_nonce, call->nonce, sizeof(call->nonce)) != 0)
+        call->queued = 0;
     call->deadline = deadline_ns(call->lock);
     call->held = true;
     remember_call(call, call->lock);
@@ -229,13 +238,19 @@ enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
 
 /* ---- Acquiring ----------------------------------------------------------*/
 
+static void set_queued(struct recorded_call *call, const struct hf_lock *lock)
+{
+    hf_lock_nonce(lock, call->queued_nonce);
+    call->queued = recording_now();
+}
+
 static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
     struct recorded_call *call = arg;
 
     pthread_mutex_lock(&mutex);
     if (event == HF_LOCK_EVENT_WAITING && !call->answered)
-        call->queued = recording_now();
+        set_queued(call, lock);
     if (event == HF_LOCK_EVENT_LOST && !call->lost)
         call->lost = recording_now();
     pthread_mutex_unlock(&mutex);
@@ -380,7 +395,7 @@ void recorded_set_queued(const struct hf_lock *lock)
     pthread_mutex_lock(&mutex);
     call = find_call(lock);
     if (call && !call->answered)
-        call->queued = recording_now();
+        set_queued(call, lock);
     pthread_mutex_unlock(&mutex);
 }
 

@@ -25,6 +25,10 @@
  * also looks for waiters that were overtaken. */
 void recorded_init(bool fifo);
 
+/* The strategy does not promise HF_CAP_FENCE: do not check the tokens of this
+ * history. */
+void recorded_set_no_fence(void);
+
 /* Check the history. Returns 0, or -1 with the checker's report on stderr, with
  * the title `name`. */
 int recorded_check(const char *name);

@@ -33,7 +33,7 @@ struct shared {
 };
 
 static struct shared *shared;
-static bool is_fifo;
+static bool is_fifo, has_no_fence;
 static int64_t offset_ms;
 
 void recording_set_offset(int64_t ms)
@@ -70,6 +70,12 @@ void recording_init(bool fifo)
     if (shared == MAP_FAILED)
         abort();
     is_fifo = fifo;
+    has_no_fence = false;
+}
+
+void recording_set_no_fence(void)
+{
+    has_no_fence = true;
 }
 
 static void *allocate_bytes(size_t size)
@@ -241,6 +247,7 @@ int recording_check(const char *name)
     struct hf_recorder recorder;
 
     hf_recorder_init(&recorder, is_fifo);
+    recorder.history.no_fence = has_no_fence;
     for (const struct recorded_call *call = oldest_first(); call;
          call = call->next)
         replay_call(&recorder, call);

@@ -21,17 +21,6 @@
 #define CACHED "holdfast/redis-server-6.2.14" /* as in scripts/deps */
 #define PATH_SIZE 512
 
-/* A cluster node also uses the port that is 10000 higher, so avoid ports above
- * 55000. */
-static int free_port(void)
-{
-    int port = hf_test_free_port();
-
-    for (int i = 0; i < 100 && port > 55000; i++)
-        port = hf_test_free_port();
-    return port;
-}
-
 /* Defined by the runner. It is weak, because benchmarks are linked without the
  * runner. */
 _Noreturn void hf_test_skip(const char *why) __attribute__((weak));
@@ -136,7 +125,7 @@ bool hf_test_redis_start(struct hf_test_redis *redis,
     (void)snprintf(redis->socket, sizeof(redis->socket), "%s/socket",
                    redis->folder);
     for (int i = 0; i < START_TRIES; i++) {
-        redis->port = free_port();
+        redis->port = hf_test_free_port();
         if (hf_test_redis_restart(redis, true))
             return true;
     }

@@ -1,10 +1,8 @@
-/* tests/lib/runner.c */
 #include "lib/runner.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -420,8 +418,29 @@ static void block_signals(sigset_t *awaited, sigset_t *mask)
     (void)sigprocmask(SIG_BLOCK, awaited, mask);
 }
 
+/* Print the first case that has failed, and end the others. Returns false if
+ * none has. */
+static bool give_up(struct run *runs, size_t started)
+{
+    size_t i = 0;
+
+    while (i < started && !(runs[i].done && runs[i].report.verdict == FAILED))
+        i++;
+    if (i == started)
+        return false;
+    print_result(&runs[i], i + 1);
+    for (i = 0; i < started; i++) {
+        if (runs[i].pid) {
+            (void)kill(-runs[i].pid, SIGKILL);
+            (void)waitpid(runs[i].pid, NULL, 0);
+        }
+    }
+    return true;
+}
+
 static int run_forked(struct run *runs, size_t count, unsigned jobs)
 {
+    bool first_only = getenv("HF_TEST_FIRST_FAILURE") != NULL;
     sigset_t awaited;
     sigset_t mask;
     size_t next = 0;
@@ -441,6 +460,8 @@ static int run_forked(struct run *runs, size_t count, unsigned jobs)
             return 128 + signal_number;
         }
         running -= reap_cases(runs, next);
+        if (first_only && give_up(runs, next))
+            return 1;
         for (; printed < next && runs[printed].done; printed++) {
             print_result(&runs[printed], printed + 1);
             (void)close(runs[printed].output_fd);
@@ -502,6 +523,14 @@ static bool is_selected(const struct options *o, const char *name)
         if (strstr(name, o->filters[i]))
             return true;
     return o->filter_count == 0;
+}
+
+bool hf_test_will_run(const char *name)
+{
+    struct options o = {.jobs = 0};
+
+    return arg_count > 0 && read_options(&o) == 0 && !o.list &&
+           is_selected(&o, name);
 }
 
 static int run_selected(const char *suite, struct run *runs, size_t count,

@@ -35,14 +35,16 @@
  *   --jobs=N    run N at a time (at most 64), whatever the program asks for
  *
  * Environment:
- *   HF_TEST_TIMEOUT    seconds that a case may take, 300 if unset
- *   HF_TEST_SLOWNESS   a factor for the timeout, for slow sanitizer builds */
+ *   HF_TEST_TIMEOUT         seconds that a case may take, 300 if unset
+ *   HF_TEST_SLOWNESS        a factor for the timeout, for slow sanitizer builds
+ *   HF_TEST_FIRST_FAILURE   if set, end all cases when one has failed */
 #ifndef HF_TESTS_LIB_RUNNER_H
 #define HF_TESTS_LIB_RUNNER_H
 
-/* cmocka.h needs these four headers before it. */
+/* cmocka.h needs all of these but stdbool.h before it. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,6 +61,10 @@
  * "memory/release_grants_the_first_waiter". Call it with one thread running. */
 int hf_test_main(const char *suite, const struct CMUnitTest *cases,
                  size_t count, unsigned jobs);
+
+/* Returns true if hf_test_main() will run a case with this name: the arguments
+ * of the program select the case, and do not contain --list. */
+bool hf_test_will_run(const char *name);
 
 /* End this case as skipped, and show `why`. Call it from the setup or the body
  * of a case. */

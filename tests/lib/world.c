@@ -1,4 +1,3 @@
-/* tests/lib/world.c */
 #include "lib/world.h"
 
 #include <stdio.h>
