@@ -1,4 +1,4 @@
-/* bytes.h - copy and compare keys, values and nonces. */
+/* bytes.h - copy and compare keys, values and nonces; store numbers. */
 #ifndef HF_BASE_BYTES_H
 #define HF_BASE_BYTES_H
 
@@ -15,6 +15,19 @@ static inline void hf_copy(void *to, const void *from, size_t size)
 {
     if (size > 0)
         memcpy(to, from, size);
+}
+
+/* Store a number, the least significant byte first. */
+static inline void hf_bytes_put_u32(uint8_t *to, uint32_t x)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(x >> (8 * i));
+}
+
+static inline void hf_bytes_put_u64(uint8_t *to, uint64_t x)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = (uint8_t)(x >> (8 * i));
 }
 
 static inline bool hf_bytes_equal(struct hf_bytes a, struct hf_bytes b)

@@ -57,8 +57,3 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
     memset(error->reserved, 0, sizeof(error->reserved));
     return code;
 }
-
-enum hf_err hf_error_set_code(struct hf_error *error, enum hf_err code)
-{
-    return hf_error_set(error, code, "%s", hf_err_text(code));
-}

@@ -13,7 +13,13 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
 /* Returns true if `err` is HF_OK or a code of HF_ERRORS. */
 bool hf_err_is_known(enum hf_err err);
 
-/* Like hf_error_set(), with hf_err_text(code) as the text. */
-enum hf_err hf_error_set_code(struct hf_error *error, enum hf_err code);
+/* Like hf_error_set(), with hf_err_text(code) as the text. Inline, so that
+ * static analysis sees that the result is `code`. */
+static inline enum hf_err hf_error_set_code(struct hf_error *error,
+                                            enum hf_err code)
+{
+    (void)hf_error_set(error, code, "%s", hf_err_text(code));
+    return code;
+}
 
 #endif

@@ -30,6 +30,13 @@ struct hf_map {
     size_t count;
 };
 
+/* A hash for consecutive numbers, and others that no user chooses. Different
+ * numbers have different hashes. */
+static inline uint64_t hf_map_hash_number(uint64_t number)
+{
+    return number * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 void hf_map_init(struct hf_map *map);
 
 /* Allocate buckets for `count` links, so that inserting them splits no bucket.

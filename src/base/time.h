@@ -22,7 +22,8 @@ hf_time hf_time_on(clockid_t clock);
 hf_time hf_time_now(void);
 
 /* How long this machine has been suspended since it booted: CLOCK_BOOTTIME
- * minus CLOCK_MONOTONIC. */
+ * minus CLOCK_MONOTONIC. It may be too small if this thread is preempted again
+ * and again, but is never too large. */
 hf_time hf_time_suspended(void);
 
 /* `instant` plus `span`, or HF_NEVER if the sum overflows. */
@@ -33,6 +34,12 @@ static inline hf_time hf_time_add(hf_time instant, uint64_t span)
     if (span > (uint64_t)HF_NEVER - (uint64_t)instant)
         return HF_NEVER;
     return (hf_time)sum;
+}
+
+/* The earlier one of two instants. */
+static inline hf_time hf_time_min(hf_time a, hf_time b)
+{
+    return a < b ? a : b;
 }
 
 /* The span from `now` to `deadline`, at most UINT32_MAX; 0 if the deadline has
