@@ -96,6 +96,18 @@ static bool is_session_here(const struct hf_conn *conn,
     return session && session->id == request->session;
 }
 
+static void reply_gone(struct hf_conn *conn, uint64_t id)
+{
+    const struct hf_mux_reply reply = {
+        .id = id,
+        .err = HF_ESTATE,
+        .session_gone = true,
+        .text = hf_bytes_of("there is no such session"),
+    };
+
+    hf_conn_reply_mux(conn, &reply, HF_VERB_ATTACH);
+}
+
 static void on_attach_read(struct hf_op *op,
                            const struct hf_node_outcome *outcome)
 {
@@ -105,8 +117,7 @@ static void on_attach_read(struct hf_op *op,
     if (is_session_here(op->conn, &op->mux))
         attach_session(op->conn, op->mux.session, &op->mux);
     else
-        hf_conn_reply_mux_error(op->conn, op->mux.id, HF_ECLOSED,
-                                "there is no such session");
+        reply_gone(op->conn, op->mux.id);
 }
 
 /* Submit a READ_INDEX for the request. */

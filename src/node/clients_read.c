@@ -49,7 +49,7 @@ static void reply_lookup(struct hf_conn *conn,
         return;
     }
     hf_resp_write_array(output, 3);
-    hf_resp_write_text(output, hf_claim_name(reply.state));
+    hf_resp_write_text(output, hf_protocol_claim_name(reply.state));
     hf_resp_write_integer(output, (int64_t)reply.token);
     hf_resp_write_integer(output, reply.position);
     hf_conn_wrote(conn);

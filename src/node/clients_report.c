@@ -21,6 +21,7 @@ void hf_report_hello(struct hf_clients *clients, struct hf_buf *buf)
         .node = clients->opts.id,
         .requests_max = HF_CLIENT_REQUESTS_MAX,
         .frame_max = HF_RESP_FRAME_MAX,
+        .mode = hf_bytes_of("raft"),
     };
 
     hf_node_status(clients->opts.node, &status);

@@ -14,6 +14,7 @@
 
 #define HF_MUX_ID_MAX ((uint64_t)INT64_MAX)
 #define HF_MUX_AGE_UNKNOWN (-1)
+#define HF_MUX_CLAIM_SIZE 16
 
 /* ---- The handshake ------------------------------------------------------*/
 
@@ -25,8 +26,11 @@ struct hf_mux_hello {
     uint64_t leader;         /* 0: unknown */
     struct hf_bytes address; /* of the leader, for clients; empty: unknown */
     uint64_t table_version;  /* version of commands and snapshots */
-    uint64_t requests_max;   /* limit of unanswered requests of a connection */
-    uint64_t frame_max;      /* limit of the bytes of a request */
+    uint64_t requests_max;   /* limit on unanswered requests of a connection */
+    uint64_t frame_max;      /* limit on the bytes of a request */
+    struct hf_bytes mode;    /* "raft" or "quorum"; empty: raft, of a version
+                                that does not say it */
+    struct hf_bytes members; /* quorum: see hf_mux_members_next() */
 };
 
 /* Write the request HELLO 1 MUX. */
@@ -40,9 +44,29 @@ enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
                                 const struct hf_resp_message *message,
                                 struct hf_bytes *text);
 
+/* The members of a quorum as text: the number of the set of members, which
+ * rises with each change, then each member as " ROLE ID ADDRESS", with the
+ * address for clients:
+ *
+ *     1 master 1 127.0.0.1:7001 master 2 127.0.0.1:7002 replica 4 [::1]:7004 */
+struct hf_mux_member {
+    bool is_master; /* false: a replica */
+    uint64_t id;
+    struct hf_bytes address;
+};
+
+/* Read the number of the set. Returns false if it is malformed. `*rest` is what
+ * hf_mux_members_next() reads. */
+bool hf_mux_members_set(struct hf_bytes members, uint64_t *set,
+                        struct hf_bytes *rest);
+
+/* Read the next member, and advance `*rest`. Returns false at the end, and then
+ * `rest->size` is 0 unless the text is malformed. */
+bool hf_mux_members_next(struct hf_bytes *rest, struct hf_mux_member *member);
+
 /* ---- Requests -----------------------------------------------------------*/
 
-/* The comments of the members list the commands that use them. */
+/* The comments of the members name the commands that use them. */
 struct hf_mux_request {
     uint64_t id; /* 1 to HF_MUX_ID_MAX */
     enum hf_verb verb;
@@ -57,7 +81,8 @@ struct hf_mux_request {
     struct hf_key key;       /* LOOKUP, READ: key. LIST: prefix, may be empty.
                                 WATCH: see `exact` */
     struct hf_bytes label;   /* OPEN */
-    struct hf_bytes command; /* DO: encoded by hf_command_encode() */
+    struct hf_bytes command; /* DO: encoded by hf_command_encode(). QUORUM:
+                                by hf_message_encode_request() */
 };
 
 void hf_mux_request_encode(const struct hf_mux_request *request,
@@ -76,12 +101,15 @@ struct hf_mux_reply {
     enum hf_err err;        /* HF_OK, or the code of an error reply */
     struct hf_bytes text;   /* of an error reply */
     bool no_space;          /* HF_ELIMIT: a disk is full */
+    bool session_gone;      /* HF_ESTATE: the session does not exist */
     uint64_t index;         /* DO: index in the log. READ, LIST, LOOKUP, WATCH:
                                index of the newest event */
     uint64_t session;       /* OPEN */
-    int64_t age_ms;         /* DO: how long a LOCK had waited at its grant, or
+    int64_t age_ms;         /* DO: how long a LOCK had waited at its grant, 0 if
+                               it was granted at once; or
                                HF_MUX_AGE_UNKNOWN */
-    struct hf_bytes result; /* DO: the encoded result. STATUS: text */
+    struct hf_bytes result; /* DO: the encoded result. STATUS: text. QUORUM:
+                               encoded by hf_message_encode_reply() */
     enum hf_claim_state state; /* LOOKUP */
     uint64_t token;            /* LOOKUP: of a grant */
     uint32_t generation;       /* LOOKUP: of a grant */
@@ -94,7 +122,7 @@ struct hf_mux_reply {
 };
 
 /* Write a reply without infos: OPEN, ATTACH, DETACH, DO, LOOKUP, WATCH,
- * UNWATCH, PING, STATUS, and any reply with an error. */
+ * UNWATCH, PING, STATUS, QUORUM, and any reply with an error. */
 void hf_mux_reply_encode(const struct hf_mux_reply *reply, enum hf_verb verb,
                          struct hf_buf *buf);
 
@@ -119,10 +147,12 @@ enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
 
 /* The kinds of pushes, each with the members of hf_mux_push that it carries. */
 #define HF_MUX_PUSHES(X)                                                       \
-    X(GRANT)  /* nonce, token, generation, age_ms */                           \
-    X(EVENT)  /* watch, event */                                               \
-    X(LEADER) /* leader, address: the leader has changed */                    \
-    X(FULL)   /* none: the leader is full, stay with this node */
+    X(GRANT)   /* nonce, token, generation, age_ms */                          \
+    X(EVENT)   /* watch, event */                                              \
+    X(LEADER)  /* leader, address: the leader has changed */                   \
+    X(FULL)    /* none: the leader is full and closes this connection */       \
+    X(RECHECK) /* token: an operator broke this lock, renew it to find out */  \
+    X(VOTE)    /* claim, reply: what a master sends to a claim that waits */
 
 enum hf_mux_push_kind {
 #define HF_MUX_PUSH(name) HF_MUX_PUSH_##name,
@@ -141,9 +171,14 @@ struct hf_mux_push {
     struct hf_bytes event; /* for hf_protocol_decode_event() */
     uint64_t leader;       /* 0: unknown */
     struct hf_bytes address;
+    struct hf_bytes claim; /* the id of the claim: HF_MUX_CLAIM_SIZE bytes */
+    struct hf_bytes reply; /* encoded by hf_message_encode_reply() */
 };
 
 void hf_mux_push_encode(const struct hf_mux_push *push, struct hf_buf *buf);
+
+/* Returns HF_EPROTO for a malformed push, and HF_EUNSUPPORTED for one of an
+ * unknown kind, which a client must ignore. */
 enum hf_err hf_mux_push_decode(struct hf_mux_push *push,
                                const struct hf_resp_message *message);
 

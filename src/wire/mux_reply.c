@@ -23,6 +23,8 @@ static void write_error_reply(const struct hf_mux_reply *reply,
     begin_reply(reply, 1, buf);
     if (reply->no_space)
         hf_resp_write_error(buf, HF_CODE_NOSPACE, text);
+    else if (reply->session_gone)
+        hf_resp_write_error(buf, HF_CODE_GONE, text);
     else
         hf_code_write(buf, reply->err, size > 0 ? text : NULL);
 }
@@ -30,7 +32,7 @@ static void write_error_reply(const struct hf_mux_reply *reply,
 static void write_lookup(const struct hf_mux_reply *reply, struct hf_buf *buf)
 {
     begin_reply(reply, 5, buf);
-    hf_resp_write_text(buf, hf_claim_name(reply->state));
+    hf_resp_write_text(buf, hf_protocol_claim_name(reply->state));
     hf_resp_write_integer(buf, (int64_t)reply->token);
     hf_resp_write_integer(buf, reply->generation);
     hf_resp_write_integer(buf, reply->position);
@@ -63,6 +65,7 @@ void hf_mux_reply_encode(const struct hf_mux_reply *reply, enum hf_verb verb,
         hf_resp_write_integer(buf, (int64_t)reply->index);
         break;
     case HF_VERB_STATUS:
+    case HF_VERB_QUORUM:
         begin_reply(reply, 1, buf);
         hf_resp_write_bulk(buf, reply->result.data, reply->result.size);
         break;
@@ -85,18 +88,18 @@ void hf_mux_reply_encode_infos(const struct hf_mux_reply *reply,
         hf_resp_write_integer(buf, reply->more);
 }
 
+/* The name of each push, and how many words follow it. */
+static const struct {
+    const char *name;
+    size_t words;
+} pushes[] = {
+    [HF_MUX_PUSH_GRANT] = {"GRANT", 4},     [HF_MUX_PUSH_EVENT] = {"EVENT", 2},
+    [HF_MUX_PUSH_LEADER] = {"LEADER", 2},   [HF_MUX_PUSH_FULL] = {"FULL", 0},
+    [HF_MUX_PUSH_RECHECK] = {"RECHECK", 1}, [HF_MUX_PUSH_VOTE] = {"VOTE", 2},
+};
+
 void hf_mux_push_encode(const struct hf_mux_push *push, struct hf_buf *buf)
 {
-    static const struct {
-        const char *name;
-        size_t words;
-    } pushes[] = {
-        [HF_MUX_PUSH_GRANT] = {"GRANT", 4},
-        [HF_MUX_PUSH_EVENT] = {"EVENT", 2},
-        [HF_MUX_PUSH_LEADER] = {"LEADER", 2},
-        [HF_MUX_PUSH_FULL] = {"FULL", 0},
-    };
-
     HF_ASSERT(push->kind < HF_MUX_PUSH_COUNT);
     hf_resp_write_array(buf, 2 + pushes[push->kind].words);
     hf_resp_write_integer(buf, 0);
@@ -115,6 +118,13 @@ void hf_mux_push_encode(const struct hf_mux_push *push, struct hf_buf *buf)
     case HF_MUX_PUSH_LEADER:
         hf_resp_write_integer(buf, (int64_t)push->leader);
         hf_resp_write_bulk(buf, push->address.data, push->address.size);
+        break;
+    case HF_MUX_PUSH_RECHECK:
+        hf_resp_write_integer(buf, (int64_t)push->token);
+        break;
+    case HF_MUX_PUSH_VOTE:
+        hf_resp_write_bulk(buf, push->claim.data, push->claim.size);
+        hf_resp_write_bulk(buf, push->reply.data, push->reply.size);
         break;
     default:
         break;
@@ -148,16 +158,6 @@ enum hf_err hf_mux_reply_id(const struct hf_resp_message *message, uint64_t *id)
     return read_reply(message, id, &words) ? HF_OK : HF_EPROTO;
 }
 
-static bool read_u32(const struct hf_resp_value *value, uint32_t *x)
-{
-    uint64_t number;
-
-    if (!hf_resp_number(value, UINT32_MAX, &number))
-        return false;
-    *x = (uint32_t)number;
-    return true;
-}
-
 static bool read_u64(const struct hf_resp_value *value, uint64_t *x)
 {
     return hf_resp_number(value, UINT64_MAX, x);
@@ -186,7 +186,7 @@ static bool read_state(const struct hf_resp_value *value,
         *state = (enum hf_claim_state)i;
         if (hf_resp_is_string(value) &&
             hf_bytes_equal(hf_resp_bytes(value),
-                           hf_bytes_of(hf_claim_name(*state))))
+                           hf_bytes_of(hf_protocol_claim_name(*state))))
             return true;
     }
     return false;
@@ -196,8 +196,8 @@ static bool read_lookup(struct hf_mux_reply *reply, struct words words)
 {
     return words.count == 5 && read_state(&words.values[0], &reply->state) &&
            read_u64(&words.values[1], &reply->token) &&
-           read_u32(&words.values[2], &reply->generation) &&
-           read_u32(&words.values[3], &reply->position) &&
+           hf_resp_u32(&words.values[2], &reply->generation) &&
+           hf_resp_u32(&words.values[3], &reply->position) &&
            read_u64(&words.values[4], &reply->index);
 }
 
@@ -248,6 +248,7 @@ static bool read_result(struct hf_mux_reply *reply, enum hf_verb verb,
     case HF_VERB_WATCH:
         return words.count == 1 && read_u64(&values[0], &reply->index);
     case HF_VERB_STATUS:
+    case HF_VERB_QUORUM:
         return words.count == 1 && read_bulk(&values[0], &reply->result);
     default:
         return words.count == 1 && hf_resp_equals(&values[0], "OK");
@@ -257,11 +258,9 @@ static bool read_result(struct hf_mux_reply *reply, enum hf_verb verb,
 static void read_error(struct hf_mux_reply *reply,
                        const struct hf_resp_value *value)
 {
-    static const char no_space[] = HF_CODE_NOSPACE;
-
     reply->err = hf_code_read(value, &reply->text);
-    reply->no_space = value->size >= sizeof(no_space) - 1 &&
-                      !memcmp(value->data, no_space, sizeof(no_space) - 1);
+    reply->no_space = hf_code_is(value, HF_CODE_NOSPACE);
+    reply->session_gone = hf_code_is(value, HF_CODE_GONE);
 }
 
 enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
@@ -280,29 +279,41 @@ enum hf_err hf_mux_reply_decode(struct hf_mux_reply *reply, enum hf_verb verb,
     return HF_OK;
 }
 
-static bool read_push(struct hf_mux_push *push, struct words words)
+/* Returns HF_MUX_PUSH_COUNT if `word` is not the name of a push. */
+static enum hf_mux_push_kind read_push_kind(const struct hf_resp_value *word)
 {
-    const struct hf_resp_value *values = words.values + 1;
+    unsigned kind = 0;
 
-    if (words.count == 5 && hf_resp_equals(&words.values[0], "GRANT")) {
-        push->kind = HF_MUX_PUSH_GRANT;
+    while (kind < HF_MUX_PUSH_COUNT && !hf_resp_equals(word, pushes[kind].name))
+        kind++;
+    return (enum hf_mux_push_kind)kind;
+}
+
+/* Read the words that follow the name of the push. */
+static bool read_push(struct hf_mux_push *push,
+                      const struct hf_resp_value *values)
+{
+    switch (push->kind) {
+    case HF_MUX_PUSH_GRANT:
         return hf_resp_nonce(&values[0], &push->nonce) &&
                read_u64(&values[1], &push->token) &&
-               read_u32(&values[2], &push->generation) &&
+               hf_resp_u32(&values[2], &push->generation) &&
                read_age(&values[3], &push->age_ms);
-    }
-    if (words.count == 3 && hf_resp_equals(&words.values[0], "EVENT")) {
-        push->kind = HF_MUX_PUSH_EVENT;
+    case HF_MUX_PUSH_EVENT:
         return read_u64(&values[0], &push->watch) &&
                read_bulk(&values[1], &push->event);
-    }
-    if (words.count == 3 && hf_resp_equals(&words.values[0], "LEADER")) {
-        push->kind = HF_MUX_PUSH_LEADER;
+    case HF_MUX_PUSH_LEADER:
         return read_u64(&values[0], &push->leader) &&
                read_bulk(&values[1], &push->address);
+    case HF_MUX_PUSH_RECHECK:
+        return read_u64(&values[0], &push->token);
+    case HF_MUX_PUSH_VOTE:
+        return read_bulk(&values[0], &push->claim) &&
+               push->claim.size == HF_MUX_CLAIM_SIZE &&
+               read_bulk(&values[1], &push->reply);
+    default:
+        return true;
     }
-    push->kind = HF_MUX_PUSH_FULL;
-    return words.count == 1 && hf_resp_equals(&words.values[0], "FULL");
 }
 
 enum hf_err hf_mux_push_decode(struct hf_mux_push *push,
@@ -312,8 +323,14 @@ enum hf_err hf_mux_push_decode(struct hf_mux_push *push,
     struct words words;
     uint64_t id;
 
-    if (!read_reply(message, &id, &words) || id != 0 ||
-        !read_push(&read, words))
+    if (!read_reply(message, &id, &words) || id != 0 || words.count == 0 ||
+        !hf_resp_is_string(&words.values[0]))
+        return HF_EPROTO;
+    read.kind = read_push_kind(&words.values[0]);
+    if (read.kind == HF_MUX_PUSH_COUNT)
+        return HF_EUNSUPPORTED;
+    if (words.count != 1 + pushes[read.kind].words ||
+        !read_push(&read, words.values + 1))
         return HF_EPROTO;
     *push = read;
     return HF_OK;

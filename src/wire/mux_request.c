@@ -2,7 +2,8 @@
 #include "base/assert.h"
 #include "wire/mux.h"
 
-#define HELLO_WORDS 8
+#define HELLO_WORDS 8      /* that every version sends */
+#define HELLO_WORDS_NOW 10 /* that this version sends */
 
 /* ---- The handshake ------------------------------------------------------*/
 
@@ -16,7 +17,7 @@ void hf_mux_write_hello(struct hf_buf *buf)
 
 void hf_mux_hello_encode(const struct hf_mux_hello *hello, struct hf_buf *buf)
 {
-    hf_resp_write_array(buf, HELLO_WORDS);
+    hf_resp_write_array(buf, HELLO_WORDS_NOW);
     hf_resp_write_integer(buf, (int64_t)hello->version);
     hf_resp_write_bulk(buf, hello->cluster.data, hello->cluster.size);
     hf_resp_write_integer(buf, (int64_t)hello->node);
@@ -25,6 +26,8 @@ void hf_mux_hello_encode(const struct hf_mux_hello *hello, struct hf_buf *buf)
     hf_resp_write_integer(buf, (int64_t)hello->table_version);
     hf_resp_write_integer(buf, (int64_t)hello->requests_max);
     hf_resp_write_integer(buf, (int64_t)hello->frame_max);
+    hf_resp_write_bulk(buf, hello->mode.data, hello->mode.size);
+    hf_resp_write_bulk(buf, hello->members.data, hello->members.size);
 }
 
 static bool decode_hello(struct hf_mux_hello *hello,
@@ -44,6 +47,21 @@ static bool decode_hello(struct hf_mux_hello *hello,
     return true;
 }
 
+/* The words that a later version has added. */
+static bool decode_hello_mode(struct hf_mux_hello *hello,
+                              const struct hf_resp_value *words, size_t count)
+{
+    hello->mode = (struct hf_bytes){NULL, 0};
+    hello->members = (struct hf_bytes){NULL, 0};
+    if (count < HELLO_WORDS_NOW)
+        return true;
+    if (!hf_resp_is_string(&words[8]) || !hf_resp_is_string(&words[9]))
+        return false;
+    hello->mode = hf_resp_bytes(&words[8]);
+    hello->members = hf_resp_bytes(&words[9]);
+    return true;
+}
+
 enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
                                 const struct hf_resp_message *message,
                                 struct hf_bytes *text)
@@ -57,10 +75,59 @@ enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,
     /* A later version may add words at the end. */
     if (first->kind != HF_RESP_ARRAY || first->size < HELLO_WORDS ||
         message->count != 1 + (size_t)first->size ||
-        !decode_hello(&read, first + 1))
+        !decode_hello(&read, first + 1) ||
+        !decode_hello_mode(&read, first + 1, (size_t)first->size))
         return HF_EPROTO;
     *hello = read;
     return HF_OK;
+}
+
+/* Take the next word of `*rest`, and the blank after it. */
+static struct hf_bytes take_word(struct hf_bytes *rest)
+{
+    const char *text = rest->data;
+    const char *blank = rest->size > 0 ? memchr(text, ' ', rest->size) : NULL;
+    size_t size = blank ? (size_t)(blank - text) : rest->size;
+    size_t taken = size + (blank ? 1 : 0);
+
+    *rest = (struct hf_bytes){text + taken, rest->size - taken};
+    return (struct hf_bytes){text, size};
+}
+
+static bool read_decimal(struct hf_bytes word, uint64_t *number)
+{
+    struct hf_resp_value value = {
+        .kind = HF_RESP_BULK, .data = word.data, .size = (uint32_t)word.size};
+
+    return word.size > 0 && word.size <= 20 &&
+           hf_resp_number(&value, HF_MUX_ID_MAX, number);
+}
+
+bool hf_mux_members_set(struct hf_bytes members, uint64_t *set,
+                        struct hf_bytes *rest)
+{
+    *rest = members;
+    return members.size > 0 && read_decimal(take_word(rest), set);
+}
+
+bool hf_mux_members_next(struct hf_bytes *rest, struct hf_mux_member *member)
+{
+    struct hf_bytes left = *rest, role = {NULL, 0};
+
+    if (left.size == 0)
+        return false;
+    role = take_word(&left);
+    member->is_master = hf_bytes_equal(role, hf_bytes_of("master"));
+    if (!member->is_master && !hf_bytes_equal(role, hf_bytes_of("replica")))
+        return false;
+    if (left.size == 0 || !read_decimal(take_word(&left), &member->id) ||
+        member->id == 0 || left.size == 0)
+        return false;
+    member->address = take_word(&left);
+    if (member->address.size == 0)
+        return false;
+    *rest = left;
+    return true;
 }
 
 /* ---- Requests -----------------------------------------------------------*/
@@ -115,6 +182,9 @@ static void write_words(const struct hf_mux_request *request,
     case HF_VERB_UNWATCH:
         hf_resp_write_number(buf, request->watch);
         break;
+    case HF_VERB_QUORUM:
+        hf_resp_write_bulk(buf, request->command.data, request->command.size);
+        break;
     default:
         break;
     }
@@ -141,16 +211,6 @@ static bool read_bool(const struct hf_resp_value *word, bool *x)
     if (!hf_resp_number(word, 1, &number))
         return false;
     *x = number == 1;
-    return true;
-}
-
-static bool read_u32(const struct hf_resp_value *word, uint32_t *x)
-{
-    uint64_t number;
-
-    if (!hf_resp_number(word, UINT32_MAX, &number))
-        return false;
-    *x = (uint32_t)number;
     return true;
 }
 
@@ -185,7 +245,7 @@ static bool read_words(struct hf_mux_request *request,
                hf_resp_nonce(&words[1], &request->secret);
     case HF_VERB_DO:
         request->command = hf_resp_bytes(&words[1]);
-        return read_u32(&words[0], &request->remaining_ms);
+        return hf_resp_u32(&words[0], &request->remaining_ms);
     case HF_VERB_LOOKUP:
         return read_key(&words[0], false, &request->key) &&
                hf_resp_nonce(&words[1], &request->secret) &&
@@ -201,6 +261,9 @@ static bool read_words(struct hf_mux_request *request,
                read_bool(&words[3], &request->exact);
     case HF_VERB_UNWATCH:
         return hf_resp_number(&words[0], UINT64_MAX, &request->watch);
+    case HF_VERB_QUORUM:
+        request->command = hf_resp_bytes(&words[0]);
+        return true;
     default:
         return true;
     }

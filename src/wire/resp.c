@@ -21,8 +21,8 @@ static void reset_parser(struct hf_resp_parser *parser)
     parser->count = 0;
 }
 
-static enum hf_resp_status reject(struct hf_resp_parser *parser,
-                                  enum hf_err err, const char *cause)
+static enum hf_resp_status reject_message(struct hf_resp_parser *parser,
+                                          enum hf_err err, const char *cause)
 {
     parser->err = err;
     parser->cause = cause;
@@ -86,17 +86,18 @@ static enum hf_resp_status begin_bulk(struct hf_resp_parser *parser,
 
     if (!parser->requests && is_minus_one(line, size)) {
         if (!add_value(parser, HF_RESP_NULL, 0))
-            return reject(parser, HF_ENOMEM, "out of memory");
+            return reject_message(parser, HF_ENOMEM, "out of memory");
         finish_value(parser);
         return HF_RESP_MESSAGE;
     }
     if (!hf_resp_read_number(line, size, UINT32_MAX, &length))
-        return reject(parser, HF_EPROTO, "the length of a string is malformed");
+        return reject_message(parser, HF_EPROTO,
+                              "the length of a string is malformed");
     if (length > parser->limits.bytes ||
         parser->offset + length + 2 > parser->limits.bytes)
-        return reject(parser, HF_ELIMIT, "the message is too large");
+        return reject_message(parser, HF_ELIMIT, "the message is too large");
     if (!add_value(parser, HF_RESP_BULK, (size_t)length))
-        return reject(parser, HF_ENOMEM, "out of memory");
+        return reject_message(parser, HF_ENOMEM, "out of memory");
     parser->values[parser->count - 1].offset = parser->offset;
     parser->in_bulk = true;
     return HF_RESP_MESSAGE;
@@ -110,7 +111,8 @@ static enum hf_resp_status end_bulk(struct hf_resp_parser *parser,
     if (size < end + 2)
         return HF_RESP_MORE;
     if (data[end] != '\r' || data[end + 1] != '\n')
-        return reject(parser, HF_EPROTO, "a string is longer than its length");
+        return reject_message(parser, HF_EPROTO,
+                              "a string is longer than its length");
     parser->offset = end + 2;
     parser->in_bulk = false;
     finish_value(parser);
@@ -124,18 +126,21 @@ static enum hf_resp_status begin_array(struct hf_resp_parser *parser,
     uint64_t count = 0;
 
     if (!is_null && !hf_resp_read_number(line, size, UINT32_MAX, &count))
-        return reject(parser, HF_EPROTO, "the length of an array is malformed");
+        return reject_message(parser, HF_EPROTO,
+                              "the length of an array is malformed");
     if (count >= parser->limits.elements - parser->count)
-        return reject(parser, HF_ELIMIT, "the array has too many elements");
+        return reject_message(parser, HF_ELIMIT,
+                              "the array has too many elements");
     if (!add_value(parser, is_null ? HF_RESP_NULL : HF_RESP_ARRAY,
                    (size_t)count))
-        return reject(parser, HF_ENOMEM, "out of memory");
+        return reject_message(parser, HF_ENOMEM, "out of memory");
     if (count == 0) {
         finish_value(parser);
         return HF_RESP_MESSAGE;
     }
     if (parser->depth + 1 == HF_RESP_DEPTH)
-        return reject(parser, HF_EPROTO, "arrays are nested too deeply");
+        return reject_message(parser, HF_EPROTO,
+                              "arrays are nested too deeply");
     parser->left[parser->depth]--;
     parser->left[++parser->depth] = (uint32_t)count;
     return HF_RESP_MESSAGE;
@@ -150,10 +155,10 @@ static enum hf_resp_status add_integer(struct hf_resp_parser *parser,
 
     if (!hf_resp_read_number(line + is_negative, size - is_negative, INT64_MAX,
                              &number))
-        return reject(parser, HF_EPROTO, "an integer is malformed");
+        return reject_message(parser, HF_EPROTO, "an integer is malformed");
     value = add_value(parser, HF_RESP_INTEGER, 0);
     if (!value)
-        return reject(parser, HF_ENOMEM, "out of memory");
+        return reject_message(parser, HF_ENOMEM, "out of memory");
     value->integer = is_negative ? -(int64_t)number : (int64_t)number;
     finish_value(parser);
     return HF_RESP_MESSAGE;
@@ -166,7 +171,7 @@ static enum hf_resp_status add_line(struct hf_resp_parser *parser,
     struct hf_resp_value *value = add_value(parser, kind, size);
 
     if (!value)
-        return reject(parser, HF_ENOMEM, "out of memory");
+        return reject_message(parser, HF_ENOMEM, "out of memory");
     value->offset = offset;
     finish_value(parser);
     return HF_RESP_MESSAGE;
@@ -175,16 +180,16 @@ static enum hf_resp_status add_line(struct hf_resp_parser *parser,
 /* Parse the line at `line`, which is the beginning of a value: a type and
  * `size` bytes. `offset` is the offset of the line; parser->offset is already
  * after it. */
-static enum hf_resp_status parse_reply_value(struct hf_resp_parser *parser,
-                                             const uint8_t *line, size_t size,
-                                             size_t offset)
+static enum hf_resp_status parse_value_line(struct hf_resp_parser *parser,
+                                            const uint8_t *line, size_t size,
+                                            size_t offset)
 {
     uint8_t type = line[0];
     bool has_place = parser->depth == 0 ? type == '*' : type == '$';
 
     if (parser->requests && !has_place)
-        return reject(parser, HF_EPROTO,
-                      "a request must be an array of bulk strings");
+        return reject_message(parser, HF_EPROTO,
+                              "a request must be an array of bulk strings");
     switch (type) {
     case '$':
         return begin_bulk(parser, line + 1, size);
@@ -197,7 +202,7 @@ static enum hf_resp_status parse_reply_value(struct hf_resp_parser *parser,
     case '-':
         return add_line(parser, HF_RESP_ERROR, offset + 1, size);
     default:
-        return reject(parser, HF_EPROTO, "a value has an unknown type");
+        return reject_message(parser, HF_EPROTO, "a value has an unknown type");
     }
 }
 
@@ -210,8 +215,8 @@ static size_t line_max(const uint8_t *line)
 
 /* Parse the next value, or its first line if it is a bulk string or an array.
  * Returns HF_RESP_MESSAGE if the caller may go on parsing. */
-static enum hf_resp_status parse_inline(struct hf_resp_parser *parser,
-                                        const uint8_t *data, size_t size)
+static enum hf_resp_status parse_line(struct hf_resp_parser *parser,
+                                      const uint8_t *data, size_t size)
 {
     size_t offset = parser->offset;
     const uint8_t *line = data + offset;
@@ -225,14 +230,15 @@ static enum hf_resp_status parse_inline(struct hf_resp_parser *parser,
     if (length == LINE_MISSING && left < max)
         return HF_RESP_MORE;
     if (length == LINE_MISSING)
-        return reject(parser, HF_ELIMIT, "a line is too long");
+        return reject_message(parser, HF_ELIMIT, "a line is too long");
     if (length == 0 || end < length + 2)
-        return reject(parser, HF_EPROTO, "a line does not end with CR LF");
+        return reject_message(parser, HF_EPROTO,
+                              "a line does not end with CR LF");
     if (end > parser->limits.bytes - offset ||
         parser->count == parser->limits.elements)
-        return reject(parser, HF_ELIMIT, "the message is too large");
+        return reject_message(parser, HF_ELIMIT, "the message is too large");
     parser->offset += end;
-    return parse_reply_value(parser, line, length - 1, offset);
+    return parse_value_line(parser, line, length - 1, offset);
 }
 
 static bool is_blank(uint8_t c)
@@ -249,13 +255,14 @@ static enum hf_resp_status split_words(struct hf_resp_parser *parser,
         while (i < size && !is_blank(line[i]))
             i++;
         if (i > start && parser->count + 1 == parser->limits.elements)
-            return reject(parser, HF_ELIMIT, "the line has too many words");
+            return reject_message(parser, HF_ELIMIT,
+                                  "the line has too many words");
         if (i > start) {
             struct hf_resp_value *value =
                 add_value(parser, HF_RESP_BULK, i - start);
 
             if (!value)
-                return reject(parser, HF_ENOMEM, "out of memory");
+                return reject_message(parser, HF_ENOMEM, "out of memory");
             value->offset = start;
         }
         while (i < size && is_blank(line[i]))
@@ -274,7 +281,7 @@ static enum hf_resp_status parse_inline_words(struct hf_resp_parser *parser,
     if (length == LINE_MISSING && size < HF_RESP_LINE_MAX)
         return HF_RESP_MORE;
     if (length == LINE_MISSING)
-        return reject(parser, HF_ELIMIT, "a line is too long");
+        return reject_message(parser, HF_ELIMIT, "a line is too long");
     return split_words(parser, data, length);
 }
 
@@ -291,7 +298,7 @@ static enum hf_resp_status parse_message(struct hf_resp_parser *parser,
         return parse_inline_words(parser, data, size);
     while (parser->left[0] > 0 || parser->depth > 0) {
         status = parser->in_bulk ? end_bulk(parser, data, size)
-                                 : parse_inline(parser, data, size);
+                                 : parse_line(parser, data, size);
         if (status != HF_RESP_MESSAGE)
             break;
     }

@@ -131,6 +131,9 @@ bool hf_resp_equals(const struct hf_resp_value *value, const char *word);
 bool hf_resp_number(const struct hf_resp_value *value, uint64_t max,
                     uint64_t *number);
 
+/* The same for a number that fits into 32 bits. */
+bool hf_resp_u32(const struct hf_resp_value *value, uint32_t *number);
+
 /* Read `size` decimal digits, without a sign or a leading zero. Returns false
  * if there is anything else, or if the number is greater than `max`. */
 bool hf_resp_read_number(const uint8_t *digits, size_t size, uint64_t max,

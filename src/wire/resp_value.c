@@ -54,6 +54,16 @@ bool hf_resp_number(const struct hf_resp_value *value, uint64_t max,
     return true;
 }
 
+bool hf_resp_u32(const struct hf_resp_value *value, uint32_t *number)
+{
+    uint64_t read;
+
+    if (!hf_resp_number(value, UINT32_MAX, &read))
+        return false;
+    *number = (uint32_t)read;
+    return true;
+}
+
 bool hf_resp_nonce(const struct hf_resp_value *value, struct hf_nonce *nonce)
 {
     char digits[2 * sizeof(nonce->bytes) + 1] = {0};

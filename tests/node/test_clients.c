@@ -38,7 +38,7 @@ static const struct hf_clients_counters *counters(const struct hf_node *node)
 
 static void switch_to_mux(struct hf_node *node, uint64_t conn)
 {
-    hf_fake_call(node, conn, HELLO, "*8\r\n~");
+    hf_fake_call(node, conn, HELLO, "*10\r\n~");
 }
 
 /* ---- Input --------------------------------------------------------------*/

@@ -224,9 +224,9 @@ static void a_session_is_attached_again_by_its_secret(void **state)
     struct client three;
 
     connect_client(&three, &setup->node, 3);
-    expect_err(call(&three, attach).err, HF_ECLOSED);
+    expect_err(call(&three, attach).err, HF_ESTATE);
     attach.secret.bytes[0] = 2; /* the secret of another session */
-    expect_err(call(&three, attach).err, HF_ECLOSED);
+    expect_err(call(&three, attach).err, HF_ESTATE);
     attach.secret.bytes[0] = 1;
     expect_ok(call(&three, attach).err);
     assert_true(setup->node.conns[3].session == setup->one.session);

@@ -102,7 +102,8 @@ static void answer_session(struct script_stream *stream,
     if (script.nodes[stream->node].stalled)
         return;
     if (request->verb == HF_VERB_ATTACH && script.gone) {
-        reply.err = HF_ECLOSED;
+        reply.err = HF_ESTATE;
+        reply.session_gone = true;
         script.gone = false;
         script.session++;
     }

@@ -96,6 +96,9 @@ static void requests_keep_their_members(void **state)
     request.verb = HF_VERB_UNWATCH;
     got = recode_request(request, &buf);
     assert_true(got.watch == 3);
+    request.verb = HF_VERB_QUORUM;
+    got = recode_request(request, &buf);
+    assert_true(hf_bytes_equal(got.command, request.command));
     request.verb = HF_VERB_PING;
     (void)recode_request(request, &buf);
     request.verb = HF_VERB_STATUS;
@@ -159,6 +162,71 @@ static void malformed_requests_are_rejected(void **state)
 
 /* ---- The handshake ------------------------------------------------------*/
 
+/* The reply of a version that did not name its mode yet. */
+static void the_handshake_may_have_fewer_words(void **state)
+{
+    static const char *const words[] = {"1", "00ff", "2", "0",
+                                        "",  "1",    "9", "9"};
+    struct hf_mux_hello got = {.mode = {"x", 1}, .members = {"x", 1}};
+    struct parsed parsed;
+    struct hf_bytes text;
+    struct hf_buf buf = {0};
+
+    (void)state;
+    write_words(&buf, words, HF_TEST_COUNT(words));
+    parse(&parsed, false, &buf);
+    expect_ok(hf_mux_hello_decode(&got, &parsed.message, &text));
+    assert_true(got.node == 2);
+    assert_int_equal(got.mode.size, 0);
+    assert_int_equal(got.members.size, 0);
+    hf_resp_reader_fini(&parsed.reader);
+    hf_buf_fini(&buf);
+}
+
+static void members_are_read_one_by_one(void **state)
+{
+    struct hf_bytes rest;
+    struct hf_mux_member member;
+    uint64_t set;
+
+    (void)state;
+    assert_true(hf_mux_members_set(
+        hf_bytes_of("7 master 1 127.0.0.1:70 replica 2 [::1]:71"), &set,
+        &rest));
+    assert_true(set == 7);
+    assert_true(hf_mux_members_next(&rest, &member));
+    assert_true(member.is_master && member.id == 1);
+    assert_true(hf_bytes_equal(member.address, hf_bytes_of("127.0.0.1:70")));
+    assert_true(hf_mux_members_next(&rest, &member));
+    assert_true(!member.is_master && member.id == 2);
+    assert_true(hf_bytes_equal(member.address, hf_bytes_of("[::1]:71")));
+    assert_false(hf_mux_members_next(&rest, &member));
+    assert_int_equal(rest.size, 0);
+}
+
+static void malformed_members_are_not_read(void **state)
+{
+    static const char *const wrong[] = {
+        "1 x",          "1 master",     "1 master ",
+        "1 master 0 a", "1 master 1",   "1 master 1 ",
+        "1 slave 1 a",  "1 master x a", "1 master 1  a",
+    };
+    struct hf_bytes rest;
+    struct hf_mux_member member;
+    uint64_t set;
+
+    (void)state;
+    assert_false(hf_mux_members_set(hf_bytes_of(""), &set, &rest));
+    assert_false(hf_mux_members_set(hf_bytes_of("x master"), &set, &rest));
+    assert_false(hf_mux_members_set(hf_bytes_of("-1"), &set, &rest));
+    for (size_t i = 0; i < HF_TEST_COUNT(wrong); i++) {
+        assert_true(hf_mux_members_set(hf_bytes_of(wrong[i]), &set, &rest));
+        if (hf_mux_members_next(&rest, &member))
+            fail_msg("'%s' was accepted", wrong[i]);
+        assert_true(rest.size > 0);
+    }
+}
+
 static void the_handshake_names_the_leader(void **state)
 {
     const struct hf_mux_hello hello = {
@@ -170,6 +238,8 @@ static void the_handshake_names_the_leader(void **state)
         .table_version = 4,
         .requests_max = 1024,
         .frame_max = 5,
+        .mode = {"quorum", 6},
+        .members = {"1 master 2 a:1", 14},
     };
     struct hf_mux_hello got;
     struct parsed parsed;
@@ -185,6 +255,8 @@ static void the_handshake_names_the_leader(void **state)
     assert_true(hf_bytes_equal(got.address, hello.address));
     assert_true(got.table_version == 4 && got.requests_max == 1024);
     assert_true(got.frame_max == 5);
+    assert_true(hf_bytes_equal(got.mode, hello.mode));
+    assert_true(hf_bytes_equal(got.members, hello.members));
     hf_resp_reader_fini(&parsed.reader);
     buf.size = 0;
     hf_code_write(&buf, HF_ELIMIT, "too many connections");
@@ -255,12 +327,21 @@ static void replies_keep_their_members(void **state)
     reply.text = hf_bytes_of("the session is gone");
     recode_reply(&reply, HF_VERB_READ, &got, &buf);
     assert_true(hf_bytes_equal(got.text, reply.text));
-    assert_false(got.no_space);
+    assert_false(got.no_space || got.session_gone);
     reply.err = HF_ELIMIT;
     reply.no_space = true;
     recode_reply(&reply, HF_VERB_DO, &got, &buf);
-    assert_true(got.no_space);
+    assert_true(got.no_space && !got.session_gone);
     assert_true(hf_bytes_equal(got.text, reply.text));
+    reply.err = HF_ESTATE;
+    reply.no_space = false;
+    reply.session_gone = true;
+    recode_reply(&reply, HF_VERB_ATTACH, &got, &buf);
+    assert_true(got.session_gone && !got.no_space);
+    assert_true(hf_bytes_equal(got.text, reply.text));
+    reply.session_gone = false; /* the code STATE is not GONE */
+    recode_reply(&reply, HF_VERB_ATTACH, &got, &buf);
+    assert_false(got.session_gone);
     hf_buf_fini(&buf);
 }
 
@@ -356,6 +437,8 @@ static void pushes_keep_their_members(void **state)
         .event = {"event", 5},
         .leader = 4,
         .address = {"host:1", 6},
+        .claim = {"0123456789abcdef", HF_MUX_CLAIM_SIZE},
+        .reply = {"re\0ply", 6},
     };
     struct hf_buf buf = {0};
     struct hf_mux_push got;
@@ -373,7 +456,43 @@ static void pushes_keep_their_members(void **state)
     assert_true(got.leader == 4 && hf_bytes_equal(got.address, push.address));
     push.kind = HF_MUX_PUSH_FULL;
     recode_push(&push, &got, &buf);
+    push.kind = HF_MUX_PUSH_RECHECK;
+    recode_push(&push, &got, &buf);
+    assert_true(got.token == 1);
+    push.kind = HF_MUX_PUSH_VOTE;
+    recode_push(&push, &got, &buf);
+    assert_true(hf_bytes_equal(got.claim, push.claim));
+    assert_true(hf_bytes_equal(got.reply, push.reply));
     hf_buf_fini(&buf);
+}
+
+/* A client ignores unknown pushes, which a later version may send. */
+static void an_unknown_push_differs_from_a_malformed_one(void **state)
+{
+    static const struct {
+        const char *bytes;
+        enum hf_err err;
+    } pushes[] = {
+        {"*3\r\n:0\r\n+LATER\r\n:1\r\n", HF_EUNSUPPORTED},
+        {"*2\r\n:0\r\n+FULLER\r\n", HF_EUNSUPPORTED},
+        {"*3\r\n:0\r\n+FULL\r\n:1\r\n", HF_EPROTO},
+        {"*3\r\n:0\r\n+RECHECK\r\n+x\r\n", HF_EPROTO},
+        {"*2\r\n:0\r\n:1\r\n", HF_EPROTO},
+        {"*1\r\n:0\r\n", HF_EPROTO},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(pushes); i++) {
+        struct hf_buf buf = {0};
+        struct hf_mux_push push;
+        struct parsed parsed;
+
+        hf_buf_raw(&buf, pushes[i].bytes, strlen(pushes[i].bytes));
+        parse(&parsed, false, &buf);
+        expect_err(hf_mux_push_decode(&push, &parsed.message), pushes[i].err);
+        hf_resp_reader_fini(&parsed.reader);
+        hf_buf_fini(&buf);
+    }
 }
 
 int main(void)
@@ -382,10 +501,14 @@ int main(void)
         cmocka_unit_test(requests_keep_their_members),
         cmocka_unit_test(malformed_requests_are_rejected),
         cmocka_unit_test(the_handshake_names_the_leader),
+        cmocka_unit_test(the_handshake_may_have_fewer_words),
+        cmocka_unit_test(members_are_read_one_by_one),
+        cmocka_unit_test(malformed_members_are_not_read),
         cmocka_unit_test(replies_keep_their_members),
         cmocka_unit_test(lists_have_pages),
         cmocka_unit_test(malformed_replies_are_rejected),
         cmocka_unit_test(pushes_keep_their_members),
+        cmocka_unit_test(an_unknown_push_differs_from_a_malformed_one),
     };
 
     return hf_test_main("mux", cases, HF_TEST_COUNT(cases), 0);

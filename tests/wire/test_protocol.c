@@ -41,8 +41,13 @@ static void errors_have_a_code_and_a_text(void **state)
     value = word(HF_RESP_ERROR, "NOSPACE disk full");
     expect_err(hf_code_read(&value, &text), HF_ELIMIT);
     value = word(HF_RESP_ERROR, "GONE");
-    expect_err(hf_code_read(&value, &text), HF_ECLOSED);
+    expect_err(hf_code_read(&value, &text), HF_ESTATE);
     assert_int_equal(text.size, 0);
+    assert_true(hf_code_is(&value, HF_CODE_GONE));
+    value = word(HF_RESP_ERROR, "GONER than that");
+    assert_false(hf_code_is(&value, HF_CODE_GONE));
+    value = word(HF_RESP_BULK, "GONE");
+    assert_false(hf_code_is(&value, HF_CODE_GONE));
     value = word(HF_RESP_ERROR, "ERR something else");
     expect_err(hf_code_read(&value, &text), HF_EPROTO);
     value = word(HF_RESP_BULK, "BUSY held");

@@ -163,8 +163,11 @@ static void on_push(struct hf_raft_connection *connection,
 {
     struct hf_raft *raft = connection->raft;
     struct hf_mux_push push;
+    enum hf_err err = hf_mux_push_decode(&push, message);
 
-    if (hf_mux_push_decode(&push, message)) {
+    if (err == HF_EUNSUPPORTED)
+        return; /* of a later version */
+    if (err) {
         hf_raft_connection_lose(connection, HF_EPROTO,
                                 "the node sent a malformed message");
         return;
@@ -179,8 +182,10 @@ static void on_push(struct hf_raft_connection *connection,
     case HF_MUX_PUSH_LEADER:
         hf_raft_route_on_leader(connection, push.leader, push.address);
         break;
-    default:
+    case HF_MUX_PUSH_FULL:
         hf_raft_route_on_full(connection);
+        break;
+    default:
         break;
     }
 }

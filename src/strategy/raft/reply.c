@@ -175,7 +175,7 @@ enum hf_raft_reply_status hf_raft_reply_decode(struct hf_raft *raft,
     struct hf_request *request = pending->request;
     struct hf_answer *answer = &request->answer;
 
-    if (reply->err == HF_ECLOSED && request->kind == HF_REQUEST_COMMAND)
+    if (reply->session_gone && request->kind == HF_REQUEST_COMMAND)
         return HF_RAFT_REPLY_GONE;
     if (reply->err) {
         set_error(raft, answer, reply);

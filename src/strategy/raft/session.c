@@ -69,7 +69,7 @@ void hf_raft_session_on_reply(struct hf_raft_connection *connection,
                             message)) {
         hf_raft_connection_lose(connection, HF_EPROTO,
                                 "the node sent a malformed message");
-    } else if (reply.err == HF_ECLOSED && !connection->opens) {
+    } else if (reply.session_gone && !connection->opens) {
         hf_raft_session_on_gone(raft);
         hf_raft_session_attach(connection);
     } else if (!reply.err && !connection->opens && raft->session.id == 0) {
