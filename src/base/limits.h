@@ -15,10 +15,11 @@
 #define HF_TTL_MAX_MS (7 * 24 * 3600 * 1000) /* a week */
 #define HF_LEASE_MAX_MS (HF_TTL_MAX_MS + HF_TTL_MAX_MS / 16 + 50)
 
-#define HF_WAITERS_MAX 65536   /* waiters in the queue of one key */
-#define HF_HOLDS_MAX 16777216  /* keys held in one table */
-#define HF_SESSIONS_MAX 131072 /* sessions of one table */
-#define HF_WINDOW_MAX 1024     /* commands of one session without an answer */
+#define HF_WAITERS_MAX 65536         /* waiters in the queue of one key */
+#define HF_SESSION_WAITERS_MAX 65536 /* waiters of one session */
+#define HF_HOLDS_MAX 16777216        /* keys held in one table */
+#define HF_SESSIONS_MAX 131072       /* sessions of one table */
+#define HF_WINDOW_MAX 1024 /* commands of one session without an answer */
 
 #define HF_URL_MAX 4096      /* bytes of a URL */
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */

@@ -169,6 +169,18 @@ static void read_fields(struct hf_command *command, struct hf_reader *reader)
         command->version = hf_reader_u8(reader);
 }
 
+uint8_t hf_command_version(const void *data, size_t size)
+{
+    struct hf_reader reader = {.data = data, .size = size};
+    uint8_t version = hf_reader_u8(&reader);
+    struct hf_command read = {.kind = hf_reader_u8(&reader)};
+
+    if (version > HF_VERSION_NEWEST || read.kind != HF_COMMAND_VERSION)
+        return version;
+    read_fields(&read, &reader);
+    return !reader.failed && read.version > version ? read.version : version;
+}
+
 enum hf_err hf_command_decode(struct hf_command *command, const void *data,
                               size_t size)
 {

@@ -80,6 +80,11 @@ struct hf_result {
 void hf_command_encode(const struct hf_command *command, uint8_t version,
                        struct hf_buf *buf);
 
+/* Returns the table version that a replica must know to apply the encoded
+ * command: that of its encoding, or the one to which it raises the table. The
+ * command may be malformed. */
+uint8_t hf_command_version(const void *data, size_t size);
+
 /* Decode the `size` bytes at `data`. HF_EPROTO: they are malformed.
  * HF_EUNSUPPORTED: the version of the command, or the version to which it
  * raises the table, is newer than HF_VERSION_NEWEST. */

@@ -24,6 +24,7 @@ _Static_assert(HF_FITS(HF_EVENT_ANY, uint16_t), "record.kind is too small");
 _Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "record.key_size is too small");
 _Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "record.owner_size is too small");
 
+#define BLOCK HF_HISTORY_MIN /* see struct hf_history_mark */
 #define ALIGNMENT _Alignof(struct record)
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
 
@@ -41,6 +42,8 @@ _Static_assert(ROUND(sizeof(struct record) + HF_NOTE_MAX + 1 + HF_KEY_MAX) <=
 enum hf_err hf_history_init(struct hf_history *history, size_t size,
                             uint64_t index)
 {
+    size_t blocks;
+
     HF_ASSERT(size <= HF_HISTORY_MAX);
     *history = (struct hf_history){
         .size = HF_HISTORY_MIN,
@@ -49,8 +52,14 @@ enum hf_err hf_history_init(struct hf_history *history, size_t size,
     };
     while (history->size < size)
         history->size *= 2;
-    history->bytes = malloc(history->size);
-    return history->bytes ? HF_OK : HF_ENOMEM;
+    blocks = history->size / BLOCK;
+    history->bytes = malloc(history->size + blocks * sizeof(*history->marks));
+    if (!history->bytes)
+        return HF_ENOMEM;
+    history->marks = (void *)(history->bytes + history->size);
+    for (size_t i = 0; i < blocks; i++)
+        history->marks[i] = (struct hf_history_mark){.offset = UINT64_MAX};
+    return HF_OK;
 }
 
 void hf_history_fini(struct hf_history *history)
@@ -75,12 +84,28 @@ static void drop_oldest(struct hf_history *history)
         history->first++;
 }
 
+static struct hf_history_mark *mark_of(const struct hf_history *history,
+                                       uint64_t block)
+{
+    return &history->marks[block & (history->size / BLOCK - 1)];
+}
+
+static void mark_newest(struct hf_history *history)
+{
+    uint64_t block = history->newest / BLOCK;
+    struct hf_history_mark *mark = mark_of(history, block);
+
+    if (mark->offset / BLOCK != block)
+        *mark = (struct hf_history_mark){history->newest, history->next};
+}
+
 static struct record *add_record(struct hf_history *history, size_t size)
 {
     struct record *record;
 
     while (history->newest + size - history->oldest > history->size)
         drop_oldest(history);
+    mark_newest(history);
     record = record_at(history, history->newest);
     record->size = (uint32_t)size;
     record->kind = 0;
@@ -111,10 +136,43 @@ void hf_history_add(struct hf_history *history, const struct hf_event *event)
     history->next++;
 }
 
+/* Returns true if a record starts in `block`, and the first one is not after
+ * that of `index`. `block` is after the block of the oldest record. No record
+ * is longer than a block, so one starts in every block, except perhaps in the
+ * last one, where the newest record ends. */
+static bool starts_before(const struct hf_history *history, uint64_t block,
+                          uint64_t index)
+{
+    const struct hf_history_mark *mark = mark_of(history, block);
+
+    return mark->offset / BLOCK == block && mark->index <= index;
+}
+
+/* Returns the offset of a record that starts less than two blocks before that
+ * of `index`. */
+static uint64_t find_start(const struct hf_history *history, uint64_t index)
+{
+    uint64_t low = history->oldest / BLOCK;
+    uint64_t high = history->newest / BLOCK + 1;
+    uint64_t start = history->oldest;
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+
+        if (starts_before(history, middle, index)) {
+            low = middle;
+            start = mark_of(history, middle)->offset;
+        } else {
+            high = middle;
+        }
+    }
+    return start;
+}
+
 struct hf_history_cursor hf_history_seek(const struct hf_history *history,
                                          uint64_t index)
 {
-    struct hf_history_cursor cursor = {history->oldest, index};
+    struct hf_history_cursor cursor = {find_start(history, index), index};
 
     while (cursor.offset < history->newest) {
         const struct record *record = record_at(history, cursor.offset);

@@ -9,9 +9,16 @@
 #include "base/error.h"
 #include "base/limits.h"
 
+/* The first record that starts in a block of HF_HISTORY_MIN bytes. */
+struct hf_history_mark {
+    uint64_t offset; /* UINT64_MAX: none yet */
+    uint64_t index;  /* of its event, or of the next event if it has none */
+};
+
 struct hf_history {
-    uint8_t *bytes; /* NULL: no events are kept */
-    uint64_t size;  /* of the ring in bytes, a power of two */
+    uint8_t *bytes;                /* NULL: no events are kept */
+    struct hf_history_mark *marks; /* one for each block of the ring */
+    uint64_t size;                 /* of the ring in bytes, a power of two */
     /* Offsets of the oldest record, and of the end of the newest. They only
      * increase; modulo `size` they are positions in the ring. */
     uint64_t oldest;
@@ -40,9 +47,9 @@ void hf_history_restart(struct hf_history *history, uint64_t index);
 /* Add an event, whose index must be one above that of the last event. */
 void hf_history_add(struct hf_history *history, const struct hf_event *event);
 
-/* A cursor at `index`. If the event with `index` is no longer kept, the cursor
- * first reads a DROPPED event. If the event with `index` has not happened yet,
- * the cursor skips all events before it. */
+/* A cursor at `index`, found in logarithmic time. If the event with `index` is
+ * no longer kept, the cursor first reads a DROPPED event. If the event with
+ * `index` has not happened yet, the cursor skips all events before it. */
 struct hf_history_cursor hf_history_seek(const struct hf_history *history,
                                          uint64_t index);
 

@@ -11,8 +11,8 @@
  * more: less than 1 KiB in all.
  *
  * A LOCK that has to wait returns its position in the queue; when it is
- * granted, the grant overwrites the kept result. A session has a list
- * of its waiters. */
+ * granted, the grant overwrites the kept result. A session has a list of its
+ * waiters, which a CLOSE withdraws. */
 #ifndef HF_CORE_SESSION_H
 #define HF_CORE_SESSION_H
 
@@ -41,6 +41,7 @@ struct hf_session {
     uint32_t holds; /* keys held; a closed session exists until it is 0 */
     bool ended;     /* closed */
     struct hf_dlist waiting; /* waiters, by the sequence of their last LOCK */
+    uint32_t waiters;        /* number of waiters in `waiting` */
     uint8_t label_size;
     char label[];
 };

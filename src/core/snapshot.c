@@ -24,6 +24,9 @@
 #define MAGIC UINT32_C(0x54464821) /* "!HFT" */
 #define CHECKSUM_SIZE 8
 #define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
+#define FIXED_SIZE_MAX                                                         \
+    64 /* bytes of a hold, waiter or session besides what table->bytes counts; \
+          so has the rest of the snapshot */
 
 /* A counter that starts at 0 never gets this far. Reject a snapshot with a
  * larger value, because the counter could overflow, and tokens would repeat. */
@@ -154,6 +157,14 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
         hf_buf_u64(buf, checksum(buf->data + start, buf->size - start));
 }
 
+size_t hf_snapshot_size_max(const struct hf_table *table)
+{
+    size_t count =
+        table->holds.count + table->waiting.count + table->sessions.count;
+
+    return table->bytes + (count + 1) * FIXED_SIZE_MAX;
+}
+
 /* ---- Decoding -----------------------------------------------------------*/
 
 static struct hf_nonce read_nonce(struct hf_reader *reader)
@@ -239,6 +250,7 @@ static enum hf_err decode_session(struct hf_table *table,
     session->highest = highest;
     if (count > 0 && highest >= done)
         err = hf_session_reserve(session, done, highest);
+    hf_table_results_resized(table, session, 0);
     for (uint32_t i = 0; !err && i < count; i++)
         err = highest < done ? HF_EPROTO : decode_result(session, reader);
     return err;
@@ -288,6 +300,7 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
 {
     struct claim_fields read;
     struct hf_table_waiter *claim;
+    uint8_t *data;
     enum hf_err err = decode_claim(table, &read, reader);
     uint64_t sequence = hf_reader_u64(reader);
     uint64_t ahead = hf_reader_u64(reader);
@@ -303,13 +316,15 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     if (!claim)
         return HF_ENOMEM;
     claim->lease_ms = read.lease_ms;
-    claim->value_size = (uint32_t)read.value.size;
-    claim->note_size = (uint8_t)read.note.size;
     claim->sequence = sequence;
     if (ahead + 1 < claim->arrival || (hold->waiters == 1 && ahead > 0))
         return HF_EPROTO; /* `ahead` starts at 0 and increases */
     claim->arrival = ahead + 1;
-    return hf_table_pack_data(read.value, read.note, &claim->data);
+    if (hf_table_pack_data(read.value, read.note, &data))
+        return HF_ENOMEM;
+    hf_table_set_waiter_data(table, claim, data, read.value.size,
+                             read.note.size);
+    return HF_OK;
 }
 
 static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
@@ -319,6 +334,7 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     uint64_t hash = hf_table_hash_key(table, key);
     struct claim_fields read;
     struct hf_hold *hold;
+    uint8_t *data;
     enum hf_err err = decode_claim(table, &read, reader);
     uint64_t token = hf_reader_u64(reader);
     uint32_t generation = hf_reader_u32(reader);
@@ -340,12 +356,22 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     hold->token = token;
     hold->generation = generation;
     hold->forced = forced;
-    hold->value_size = (uint32_t)read.value.size;
-    hold->note_size = (uint8_t)read.note.size;
-    err = hf_table_pack_data(read.value, read.note, &hold->data);
+    err = hf_table_pack_data(read.value, read.note, &data);
+    if (!err)
+        hf_table_set_hold_data(table, hold, data, read.value.size,
+                               read.note.size);
     for (uint32_t i = 0; !err && i < waiters; i++)
         err = decode_waiter(table, hold, reader);
     return err;
+}
+
+uint8_t hf_snapshot_version(const void *data, size_t size)
+{
+    struct hf_reader reader = {.data = data, .size = size};
+    uint32_t magic = hf_reader_u32(&reader);
+    uint8_t version = hf_reader_u8(&reader);
+
+    return magic == MAGIC && !reader.failed ? version : 0;
 }
 
 static enum hf_err decode_table(struct hf_table *table,

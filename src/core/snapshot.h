@@ -17,6 +17,12 @@
  * buf->failed is set if memory runs out. */
 void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf);
 
+/* Returns a number of bytes that hf_snapshot_encode() does not exceed. */
+size_t hf_snapshot_size_max(const struct hf_table *table);
+
+/* Returns the version of an encoded table; 0 if `data` is none. */
+uint8_t hf_snapshot_version(const void *data, size_t size);
+
 /* Restore `table`, which must be empty. On HF_EPROTO, HF_EUNSUPPORTED and
  * HF_ENOMEM the table is empty afterwards. Reports no events. */
 enum hf_err hf_snapshot_decode(struct hf_table *table, const void *data,

@@ -153,6 +153,29 @@ hf_time hf_store_next_deadline(const struct hf_store *store)
     return hf_leases_next_deadline(&store->leases);
 }
 
+struct hf_info hf_store_info(const struct hf_store *store, hf_time now,
+                             const struct hf_hold *hold,
+                             char note[HF_NOTE_MAX + 1])
+{
+    struct hf_bytes bytes = hf_hold_note(hold);
+
+    hf_copy(note, bytes.data, bytes.size);
+    note[bytes.size] = '\0';
+    return (struct hf_info){
+        .key = hf_hold_key(hold),
+        .held = true,
+        .forced = hold->forced,
+        .token = hold->token,
+        .held_ms = hf_time_left(now, hold->since),
+        .left_ms = hf_time_left(hf_store_deadline(store, hold), now),
+        .waiters = hold->waiters,
+        .value = hf_hold_value(hold),
+        .owner = hold->session->label,
+        .note = note,
+        .index = store->table.index,
+    };
+}
+
 enum hf_err hf_store_enable_history(struct hf_store *store, size_t bytes)
 {
     if (store->history.bytes)

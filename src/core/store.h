@@ -79,6 +79,12 @@ hf_time hf_store_deadline(const struct hf_store *store,
  * none. */
 hf_time hf_store_next_deadline(const struct hf_store *store);
 
+/* The info of a key that is held, at `now`. Its pointers are valid until the
+ * next command; the note is copied to `note`, with a NUL. */
+struct hf_info hf_store_info(const struct hf_store *store, hf_time now,
+                             const struct hf_hold *hold,
+                             char note[HF_NOTE_MAX + 1]);
+
 /* Keep events for watches, from the next event on, in a history of `bytes`
  * bytes. Does nothing if events are kept already. Can fail with HF_ENOMEM. */
 enum hf_err hf_store_enable_history(struct hf_store *store, size_t bytes);

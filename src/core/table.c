@@ -144,12 +144,25 @@ void hf_table_add_session(struct hf_table *table, struct hf_session *session)
         hf_map_insert(&table->secrets, &session->by_secret,
                       hash_table_nonce(table, &session->secret));
     hf_dlist_push_back(&table->all_sessions, &session->in_table);
+    table->bytes += session->label_size;
+    hf_table_results_resized(table, session, 0);
+}
+
+void hf_table_results_resized(struct hf_table *table,
+                              const struct hf_session *session,
+                              uint32_t capacity)
+{
+    table->bytes += session->capacity * sizeof(*session->results);
+    table->bytes -= capacity * sizeof(*session->results);
 }
 
 void hf_table_end_session(struct hf_table *table, struct hf_session *session)
 {
+    uint32_t capacity = session->capacity;
+
     hf_map_remove(&table->secrets, &session->by_secret);
     hf_session_end(session);
+    hf_table_results_resized(table, session, capacity);
     hf_table_drop_session(table, session);
 }
 
@@ -159,6 +172,7 @@ void hf_table_drop_session(struct hf_table *table, struct hf_session *session)
         return;
     hf_map_remove(&table->sessions, &session->link);
     hf_dlist_remove(&session->in_table);
+    table->bytes -= session->label_size;
     hf_session_free(session);
 }
 
@@ -170,6 +184,9 @@ void hf_table_waiter_set_session(struct hf_table_waiter *waiter,
     struct hf_dlist *before = &session->waiting;
 
     hf_dlist_remove(&waiter->in_session);
+    if (waiter->session)
+        waiter->session->waiters--;
+    session->waiters++;
     waiter->session = session;
     waiter->sequence = sequence;
     while (before->prev != &session->waiting &&
@@ -242,12 +259,24 @@ struct hf_lookup hf_table_lookup(const struct hf_table *table,
     };
 }
 
+void hf_table_set_waiter_data(struct hf_table *table,
+                              struct hf_table_waiter *waiter, uint8_t *data,
+                              size_t value_size, size_t note_size)
+{
+    waiter->data = data;
+    waiter->value_size = (uint32_t)value_size;
+    waiter->note_size = (uint8_t)note_size;
+    table->bytes += value_size + note_size;
+}
+
 void hf_table_remove_waiter(struct hf_table *table,
                             struct hf_table_waiter *waiter)
 {
+    table->bytes -= waiter->value_size + waiter->note_size;
     hf_map_remove(&table->waiting, &waiter->by_nonce);
     hf_dlist_remove(&waiter->in_queue);
     hf_dlist_remove(&waiter->in_session);
+    waiter->session->waiters--;
     waiter->hold->waiters--;
 }
 
@@ -284,6 +313,7 @@ struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
     hf_map_insert(&table->holds, &hold->link, hash);
     hf_dlist_push_back(&table->by_token, &hold->by_token);
     session->holds++;
+    table->bytes += key.size;
     return hold;
 }
 
@@ -304,13 +334,32 @@ void hf_table_assign_token(struct hf_table *table, struct hf_hold *hold)
     hf_dlist_push_back(&table->by_token, &hold->by_token);
 }
 
+void hf_table_set_hold_data(struct hf_table *table, struct hf_hold *hold,
+                            uint8_t *data, size_t value_size, size_t note_size)
+{
+    table->bytes -= hold->value_size + hold->note_size;
+    free(hold->data);
+    hold->data = data;
+    hold->value_size = (uint32_t)value_size;
+    hold->note_size = (uint8_t)note_size;
+    table->bytes += value_size + note_size;
+}
+
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold)
 {
     advance_walks(table, hold);
     hf_map_remove(&table->holds, &hold->link);
     hf_dlist_remove(&hold->by_token);
-    free(hold->data);
+    hf_table_set_hold_data(table, hold, NULL, 0, 0);
+    table->bytes -= hold->key_size;
     free(hold);
+}
+
+size_t hf_table_bytes(const struct hf_table *table)
+{
+    return table->bytes + table->holds.count * sizeof(struct hf_hold) +
+           table->waiting.count * sizeof(struct hf_table_waiter) +
+           table->sessions.count * sizeof(struct hf_session);
 }
 
 enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,

@@ -120,6 +120,8 @@ struct hf_table {
     uint64_t token;        /* the token of the last grant */
     uint64_t last_session; /* the last session id */
     uint64_t index;        /* the index of the last event */
+    size_t bytes;          /* of keys, values, notes, labels and kept results;
+                              see hf_table_bytes() */
     struct hf_map holds;
     struct hf_map sessions;       /* by id */
     struct hf_map secrets;        /* sessions that are open, by secret */
@@ -160,6 +162,10 @@ void hf_table_fini(struct hf_table *table);
 enum hf_err hf_table_apply(struct hf_table *table,
                            const struct hf_command *command,
                            struct hf_result *result);
+
+/* The bytes of memory of the holds, waiters and sessions, without the hash maps
+ * and the overhead of the allocator. */
+size_t hf_table_bytes(const struct hf_table *table);
 
 /* The hold of `key`, or NULL if the key is free. */
 struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key);

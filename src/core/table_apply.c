@@ -76,10 +76,8 @@ static void grant_first_waiter(struct hf_table *table, struct hf_hold *hold)
     hold->generation = 0;
     hold->lease_ms = waiter->lease_ms;
     hold->forced = false;
-    free(hold->data);
-    hold->data = waiter->data;
-    hold->value_size = waiter->value_size;
-    hold->note_size = waiter->note_size;
+    hf_table_set_hold_data(table, hold, waiter->data, waiter->value_size,
+                           waiter->note_size);
     waiter->data = NULL;
     kept = hf_session_find(waiter->session, waiter->sequence);
     if (kept)
@@ -182,9 +180,8 @@ static enum hf_err grant_free_key(struct hf_table *table,
     hold->nonce = command->nonce;
     hf_table_assign_token(table, hold);
     hold->lease_ms = command->lease_ms;
-    hold->data = data;
-    hold->value_size = (uint32_t)command->value.size;
-    hold->note_size = (uint8_t)command->note.size;
+    hf_table_set_hold_data(table, hold, data, command->value.size,
+                           command->note.size);
     result->token = hold->token;
     emit_hold_event(table, HF_EVENT_GRANTED, hold, session);
     return HF_OK;
@@ -198,7 +195,8 @@ static enum hf_err enqueue_waiter(struct hf_table *table, struct hf_hold *hold,
     struct hf_table_waiter *waiter;
     uint8_t *data;
 
-    if (hold->waiters >= HF_WAITERS_MAX) {
+    if (hold->waiters >= HF_WAITERS_MAX ||
+        session->waiters >= HF_SESSION_WAITERS_MAX) {
         result->err = HF_ELIMIT;
         return HF_OK;
     }
@@ -211,9 +209,8 @@ static enum hf_err enqueue_waiter(struct hf_table *table, struct hf_hold *hold,
         return HF_ENOMEM;
     }
     waiter->lease_ms = command->lease_ms;
-    waiter->data = data;
-    waiter->value_size = (uint32_t)command->value.size;
-    waiter->note_size = (uint8_t)command->note.size;
+    hf_table_set_waiter_data(table, waiter, data, command->value.size,
+                             command->note.size);
     result->position = hold->waiters;
     emit_hold_event(table, HF_EVENT_QUEUED, hold, session);
     return HF_OK;
@@ -264,9 +261,8 @@ static enum hf_err apply_update(struct hf_table *table, struct hf_hold *hold,
     }
     if (hf_table_pack_data(command->value, hf_hold_note(hold), &data))
         return HF_ENOMEM;
-    free(hold->data);
-    hold->data = data;
-    hold->value_size = (uint32_t)command->value.size;
+    hf_table_set_hold_data(table, hold, data, command->value.size,
+                           hold->note_size);
     emit_hold_event(table, HF_EVENT_UPDATED, hold, hold->session);
     return HF_OK;
 }
@@ -394,13 +390,30 @@ static enum hf_err apply_session_command(struct hf_table *table,
     }
 }
 
+/* Apply a command, unless the session knows its result or refuses it. */
+static enum hf_err apply_admitted(struct hf_table *table,
+                                  struct hf_session *session,
+                                  const struct hf_command *command,
+                                  struct hf_result *result)
+{
+    enum hf_admission admission = hf_session_admit(session, command, result);
+    enum hf_err err;
+
+    if (admission != HF_ADMISSION_NEW)
+        return admission == HF_ADMISSION_NO_MEMORY ? HF_ENOMEM : HF_OK;
+    err = apply_session_command(table, session, command, result);
+    if (!err)
+        hf_session_keep(session, command, result);
+    return err;
+}
+
 /* Apply a session's command once, no matter how many copies arrive. */
 static enum hf_err apply_once(struct hf_table *table,
                               const struct hf_command *command,
                               struct hf_result *result)
 {
     struct hf_session *session = hf_table_find_session(table, command->session);
-    enum hf_admission admission;
+    uint32_t capacity;
     enum hf_err err;
 
     if (!session || session->ended) {
@@ -411,12 +424,9 @@ static enum hf_err apply_once(struct hf_table *table,
         close_session(table, session, command, result);
         return HF_OK;
     }
-    admission = hf_session_admit(session, command, result);
-    if (admission != HF_ADMISSION_NEW)
-        return admission == HF_ADMISSION_NO_MEMORY ? HF_ENOMEM : HF_OK;
-    err = apply_session_command(table, session, command, result);
-    if (!err)
-        hf_session_keep(session, command, result);
+    capacity = session->capacity;
+    err = apply_admitted(table, session, command, result);
+    hf_table_results_resized(table, session, capacity);
     return err;
 }
 

@@ -36,6 +36,11 @@ void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold);
 enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
                                uint8_t **data);
 
+/* Replace the value and the note of a hold by `data`, a block of
+ * hf_table_pack_data(), which the hold owns now. */
+void hf_table_set_hold_data(struct hf_table *table, struct hf_hold *hold,
+                            uint8_t *data, size_t value_size, size_t note_size);
+
 /* ---- Waiters ------------------------------------------------------------*/
 
 /* Add a waiter to the end of the queue of `hold`. Returns NULL if memory is
@@ -52,6 +57,11 @@ struct hf_table_waiter *hf_table_add_waiter(struct hf_table *table,
 void hf_table_waiter_set_session(struct hf_table_waiter *waiter,
                                  struct hf_session *session, uint64_t sequence);
 
+/* Like hf_table_set_hold_data(), for a waiter that has no data yet. */
+void hf_table_set_waiter_data(struct hf_table *table,
+                              struct hf_table_waiter *waiter, uint8_t *data,
+                              size_t value_size, size_t note_size);
+
 /* Unlink a waiter; the caller frees it. */
 void hf_table_remove_waiter(struct hf_table *table,
                             struct hf_table_waiter *waiter);
@@ -59,6 +69,12 @@ void hf_table_remove_waiter(struct hf_table *table,
 /* ---- Sessions -----------------------------------------------------------*/
 
 void hf_table_add_session(struct hf_table *table, struct hf_session *session);
+
+/* Adjust table->bytes after the array of kept results of `session` was resized.
+ * It had `capacity` slots before. */
+void hf_table_results_resized(struct hf_table *table,
+                              const struct hf_session *session,
+                              uint32_t capacity);
 
 /* End the session, which has no waiters, and free it if it holds no keys. */
 void hf_table_end_session(struct hf_table *table, struct hf_session *session);

@@ -1,4 +1,3 @@
-/* tests/lib/twin.c */
 #include "lib/twin.h"
 
 #include <stdarg.h>
@@ -1008,6 +1007,35 @@ static const char *check_sums(const struct hf_table *table, struct sums a,
     return NULL;
 }
 
+static size_t queue_bytes(const struct hf_hold *hold)
+{
+    size_t bytes = 0;
+
+    for (const struct hf_dlist *link = hold->queue.next; link != &hold->queue;
+         link = link->next) {
+        const struct hf_table_waiter *claim =
+            HF_CONTAINER(link, const struct hf_table_waiter, in_queue);
+
+        bytes += sizeof(*claim) + claim->value_size + claim->note_size;
+    }
+    return bytes;
+}
+
+static const char *check_bytes(const struct hf_table *table)
+{
+    const struct hf_session *session = NULL;
+    const struct hf_hold *hold = NULL;
+    size_t bytes = 0;
+
+    while ((hold = hf_table_next_hold(table, hold)))
+        bytes += sizeof(*hold) + hold->key_size + hold->value_size +
+                 hold->note_size + queue_bytes(hold);
+    while ((session = hf_table_next_session(table, session)))
+        bytes += sizeof(*session) + session->label_size +
+                 session->capacity * sizeof(*session->results);
+    return bytes == hf_table_bytes(table) ? NULL : set_text("the bytes");
+}
+
 const char *hf_table_check(const struct hf_table *table)
 {
     const struct hf_hold *hold = NULL;
@@ -1031,5 +1059,7 @@ const char *hf_table_check(const struct hf_table *table)
     }
     if (!violation)
         violation = check_sums(table, of_holds, of_sessions);
+    if (!violation)
+        violation = check_bytes(table);
     return violation ? violation : check_order(table);
 }

@@ -278,6 +278,40 @@ static void skipped_index_aborts(void **state)
     hf_history_fini(&history);
 }
 
+static void seek_all(const struct hf_history *history)
+{
+    for (uint64_t index = history->first; index < history->next; index++) {
+        struct hf_history_cursor cursor = hf_history_seek(history, index);
+
+        expect_event(history, &cursor, index);
+    }
+}
+
+/* The blocks of the ring begin and end at all places within records. */
+static void every_event_is_found_in_every_state_of_the_ring(void **state)
+{
+    static const size_t sizes[] = {HF_HISTORY_MIN, 4UL * HF_HISTORY_MIN, 65536};
+    uint64_t index;
+
+    (void)state;
+    fill_bytes();
+    for (size_t i = 0; i < HF_TEST_COUNT(sizes); i++) {
+        struct hf_history history;
+
+        assert_int_equal(hf_history_init(&history, sizes[i], 1), HF_OK);
+        for (index = 1; index <= 400; index++) {
+            add_event(&history, index);
+            seek_all(&history);
+        }
+        hf_history_restart(&history, 7);
+        for (index = 7; index <= 300; index++) {
+            add_event(&history, index);
+            seek_all(&history);
+        }
+        hf_history_fini(&history);
+    }
+}
+
 static void out_of_memory_is_reported(void **state)
 {
     struct hf_history history;
@@ -302,6 +336,7 @@ int main(void)
         cmocka_unit_test(size_of_the_ring_is_a_setting),
         cmocka_unit_test(restarted_history_forgets_its_events),
         cmocka_unit_test(skipped_index_aborts),
+        cmocka_unit_test(every_event_is_found_in_every_state_of_the_ring),
         cmocka_unit_test(out_of_memory_is_reported),
     };
 

@@ -135,7 +135,7 @@ static void list_keys(struct fixture *f)
         char key[5] = "";
 
         memcpy(key, answer->infos[i].key.data, 4);
-        f->found[atoi(key)]++;
+        f->found[strtoul(key, NULL, 10)]++;
     }
 }
 

@@ -64,6 +64,7 @@ static struct hf_buf encode(const struct hf_table *table)
     struct hf_buf buf = {0};
 
     hf_snapshot_encode(table, &buf);
+    assert_true(buf.size <= hf_snapshot_size_max(table));
     assert_false(buf.failed);
     return buf;
 }

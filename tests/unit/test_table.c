@@ -1002,7 +1002,7 @@ static void lookup_returns_the_state_of_a_claim(void **state)
 
 /* A free key, a key that another claim holds, and a nonce that waits for
  * another key look alike. */
-static void lookup_tells_nothing_without_the_nonce(void **state)
+static void lookup_reveals_nothing_without_the_nonce(void **state)
 {
     struct fixture *f = *state;
 
@@ -1045,6 +1045,36 @@ static void queue_has_a_limit(void **state)
     try_apply(f, hf_test_lock(BOB, "k", 2), &result);
     assert_int_equal(result.err, HF_EBUSY);
     assert_int_equal(result.position, HF_WAITERS_MAX);
+}
+
+static uint32_t session_waiters(struct fixture *f, uint64_t session)
+{
+    return hf_table_find_session(&f->table, session)->waiters;
+}
+
+/* A waiter is counted until it is granted, canceled, or taken over by another
+ * session. The test sets the count to the limit, instead of adding waiters. */
+static void waiters_of_a_session_have_a_limit(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_result result;
+
+    for (unsigned i = 0; i < 3; i++)
+        try_apply(f, hf_test_lock(BOB, "k", 10 + i), &result);
+    assert_int_equal(session_waiters(f, BOB), 3);
+    try_apply(f, hf_test_lock(ALICE, "k", 12), &result);
+    assert_int_equal(session_waiters(f, ALICE), 1);
+    assert_int_equal(session_waiters(f, BOB), 2);
+    hf_table_find_session(&f->table, BOB)->waiters = HF_SESSION_WAITERS_MAX;
+    try_apply(f, hf_test_lock(BOB, "k", 13), &result);
+    assert_int_equal(result.err, HF_ELIMIT);
+    assert_int_equal(f->events.count, 0);
+    hf_table_find_session(&f->table, BOB)->waiters = 2;
+    try_apply(f, hf_test_cancel(BOB, "k", 11), &result);
+    assert_int_equal(session_waiters(f, BOB), 1);
+    try_apply(f, hf_test_unlock(ALICE, "k", 1, token), &result);
+    assert_int_equal(session_waiters(f, BOB), 0);
 }
 
 /* The test sets the count of holds to the limit, instead of adding millions. */
@@ -1442,8 +1472,9 @@ int main(void)
         CASE(version_is_never_lowered),
         CASE(snapshot_has_the_version_of_its_table),
         CASE(lookup_returns_the_state_of_a_claim),
-        CASE(lookup_tells_nothing_without_the_nonce),
+        CASE(lookup_reveals_nothing_without_the_nonce),
         CASE(queue_has_a_limit),
+        CASE(waiters_of_a_session_have_a_limit),
         CASE(table_has_a_limit),
         CASE(sessions_have_a_limit),
         CASE(repeated_open_returns_the_same_session),
