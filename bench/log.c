@@ -62,13 +62,13 @@ static struct hf_wal *open_wal(const char *path, struct hf_disk **disk)
 
     if (hf_disk_posix_open(path, true, disk))
         bench_fail(path);
-    if (hf_directory_init(*disk, &identity, &error))
+    if (hf_log_directory_init(*disk, &identity, &error))
         bench_fail(error.text);
     (*disk)->ops->close_directory(*disk);
     if (hf_disk_posix_open(path, false, disk))
         bench_fail(path);
-    if (hf_directory_open(*disk, &identity.cluster, 1, &opts.identity,
-                          &error) ||
+    if (hf_log_directory_open(*disk, &identity.cluster, 1, &opts.identity,
+                              &error) ||
         hf_wal_open(*disk, &opts, &visitor, &wal, &recovered, &error))
         bench_fail(error.text);
     return wal;

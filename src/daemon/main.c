@@ -60,7 +60,7 @@ static enum hf_err init_directory(const struct hf_config *config,
         return hf_error_set(error, HF_ESYSTEM,
                             "the kernel has no random "
                             "numbers");
-    err = hf_directory_init(disk, &identity, error);
+    err = hf_log_directory_init(disk, &identity, error);
     if (!err)
         err = hf_config_write(config, disk, error);
     return err;

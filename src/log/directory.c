@@ -10,6 +10,7 @@
 #include "log/segment.h"
 
 #define LOCK_FILE "lock"
+#define MARKER_FILE "initialising" /* from the first file to the identity */
 #define TMP_IDENTITY HF_SEGMENT_TMP HF_IDENTITY_FILE
 #define TMP_AT_ONCE 16
 
@@ -33,8 +34,9 @@ static enum hf_err lock_node_directory(struct hf_disk *disk,
 
 struct content {
     bool has_identity;
-    /* A file that is neither the identity, the lock nor temporary. Empty if
-     * there is none. */
+    bool has_marker;
+    /* A file that is neither the identity, the marker, the lock nor temporary.
+     * Empty if there is none. */
     char other[HF_DISK_NAME];
     char tmp[TMP_AT_ONCE][HF_DISK_NAME];
     size_t tmp_count;
@@ -48,6 +50,8 @@ static void on_directory_name(void *arg, const char *name)
         return;
     if (!strcmp(name, HF_IDENTITY_FILE)) {
         content->has_identity = true;
+    } else if (!strcmp(name, MARKER_FILE)) {
+        content->has_marker = true;
     } else if (!strncmp(name, HF_SEGMENT_TMP, strlen(HF_SEGMENT_TMP)) &&
                strlen(name) < HF_DISK_NAME) {
         if (content->tmp_count < TMP_AT_ONCE)
@@ -89,7 +93,8 @@ static enum hf_err remove_temporary(struct hf_disk *disk,
 
 /* ---- Initialising -------------------------------------------------------*/
 
-static enum hf_err check_empty(struct hf_disk *disk, struct hf_error *error)
+static enum hf_err check_directory_empty(struct hf_disk *disk,
+                                         struct hf_error *error)
 {
     struct content content;
     enum hf_err err = read_content(disk, &content, error);
@@ -101,7 +106,7 @@ static enum hf_err check_empty(struct hf_disk *disk, struct hf_error *error)
                             "%s: already initialised. Start the node without "
                             "initialising it.",
                             disk->path);
-    if (*content.other)
+    if (*content.other && !content.has_marker)
         return hf_error_set(
             error, HF_ESTATE,
             "%s: not empty: it contains %s, but no file " HF_IDENTITY_FILE
@@ -148,40 +153,74 @@ static int write_identity(struct hf_disk *disk,
     return rc ? rc : hf_disk_rename(disk, TMP_IDENTITY, HF_IDENTITY_FILE);
 }
 
-/* Write the identity last: a directory without it is not initialised. */
-static int write_files(struct hf_disk *disk,
-                       const struct hf_log_identity *identity)
+/* Without the identity, a directory with other files may be one of a member
+ * that has lost the identity. The marker says that no node has ever run in it,
+ * so that an interrupted initialisation can be repeated. */
+static int write_marker(struct hf_disk *disk)
 {
-    struct hf_disk_file *file;
-    int rc = hf_segment_prepare(disk, identity, 1, NULL, &file);
+    struct hf_disk_file *file = NULL;
+    int rc = disk->ops->open(disk, MARKER_FILE, &file);
 
-    if (rc)
-        return rc;
+    if (rc == -ENOENT)
+        rc = disk->ops->create(disk, MARKER_FILE, &file);
     hf_disk_close(file);
-    return write_identity(disk, identity);
+    return rc ? rc : disk->ops->sync_directory(disk);
 }
 
-enum hf_err hf_directory_init(struct hf_disk *disk,
-                              const struct hf_log_identity *identity,
-                              struct hf_error *error)
+static int write_first_segment(struct hf_disk *disk,
+                               const struct hf_log_identity *identity)
 {
-    struct hf_log_identity completed = *identity;
-    enum hf_err err;
+    struct hf_disk_file *file = NULL;
+    int rc = hf_segment_prepare(disk, identity, 1, NULL, &file);
+
+    if (!rc)
+        hf_disk_close(file);
+    return rc;
+}
+
+enum hf_err hf_log_directory_init_begin(struct hf_disk *disk,
+                                        const struct hf_log_identity *identity,
+                                        struct hf_error *error)
+{
+    enum hf_err err = check_identity(disk, identity, error);
     int rc;
 
-    if (completed.segment_size == 0)
-        completed.segment_size = HF_WAL_SEGMENT_SIZE;
-    err = check_identity(disk, &completed, error);
     if (!err)
         err = lock_node_directory(disk, error);
     if (!err)
-        err = check_empty(disk, error);
+        err = check_directory_empty(disk, error);
     if (!err)
         err = remove_temporary(disk, error);
     if (err)
         return err;
-    rc = write_files(disk, &completed);
+    rc = write_marker(disk);
+    if (!rc)
+        rc = write_first_segment(disk, identity);
     return rc ? hf_disk_error(error, disk, "", "cannot initialise", rc) : HF_OK;
+}
+
+enum hf_err hf_log_directory_init_end(struct hf_disk *disk,
+                                      const struct hf_log_identity *identity,
+                                      struct hf_error *error)
+{
+    int rc = write_identity(disk, identity);
+
+    if (!rc)
+        rc = hf_disk_remove(disk, MARKER_FILE);
+    return rc ? hf_disk_error(error, disk, "", "cannot initialise", rc) : HF_OK;
+}
+
+enum hf_err hf_log_directory_init(struct hf_disk *disk,
+                                  const struct hf_log_identity *identity,
+                                  struct hf_error *error)
+{
+    struct hf_log_identity completed = *identity;
+    enum hf_err err;
+
+    if (completed.segment_size == 0)
+        completed.segment_size = HF_WAL_SEGMENT_SIZE;
+    err = hf_log_directory_init_begin(disk, &completed, error);
+    return err ? err : hf_log_directory_init_end(disk, &completed, error);
 }
 
 /* ---- Opening ------------------------------------------------------------*/
@@ -194,18 +233,22 @@ static enum hf_err refuse_uninitialised(struct hf_disk *disk,
 
     if (err)
         return err;
+    if (content.has_marker)
+        return hf_error_set(error, HF_ESTATE,
+                            "%s: its initialisation was interrupted. "
+                            "Initialise it again.",
+                            disk->path);
     if (*content.other)
         return hf_error_set(
             error, HF_ESTATE,
             "%s: the file " HF_IDENTITY_FILE " is missing, but there are "
-            "others, such as %s. Restore it, or replace this node by a new "
-            "member.",
+            "others, such as %s. Restore this file, which never changes; "
+            "otherwise: " HF_DISK_LOST,
             disk->path, content.other);
     return hf_error_set(
         error, HF_ESTATE,
         "%s: not initialised. If this node is new, initialise the directory. "
-        "If it was a member before, it has forgotten its votes and must not "
-        "start again: replace it by a new member.",
+        "If it was a member before: " HF_DISK_LOST,
         disk->path);
 }
 
@@ -238,8 +281,9 @@ static enum hf_err read_identity(struct hf_disk *disk,
                             disk->path, version, HF_IDENTITY_VERSION);
     if (err)
         return hf_error_set(error, err,
-                            "%s/" HF_IDENTITY_FILE ": damaged. Restore it, or "
-                            "replace this node by a new member.",
+                            "%s/" HF_IDENTITY_FILE
+                            ": damaged. Restore this file, which never "
+                            "changes; otherwise: " HF_DISK_LOST,
                             disk->path);
     return check_identity(disk, identity, error);
 }
@@ -264,10 +308,22 @@ static enum hf_err compare_identity(const struct hf_disk *disk,
                         disk->path, identity->node, found, node, expected);
 }
 
-enum hf_err hf_directory_open(struct hf_disk *disk,
-                              const struct hf_log_cluster *cluster,
-                              uint64_t node, struct hf_log_identity *identity,
-                              struct hf_error *error)
+/* The initialisation was interrupted after its last step but one. */
+static enum hf_err remove_marker(struct hf_disk *disk, struct hf_error *error)
+{
+    struct content content;
+    enum hf_err err = read_content(disk, &content, error);
+    int rc = !err && content.has_marker ? hf_disk_remove(disk, MARKER_FILE) : 0;
+
+    return rc ? hf_disk_error(error, disk, MARKER_FILE, "cannot remove", rc)
+              : err;
+}
+
+enum hf_err hf_log_directory_open(struct hf_disk *disk,
+                                  const struct hf_log_cluster *cluster,
+                                  uint64_t node,
+                                  struct hf_log_identity *identity,
+                                  struct hf_error *error)
 {
     struct hf_log_identity found = {0};
     enum hf_err err = lock_node_directory(disk, error);
@@ -278,6 +334,8 @@ enum hf_err hf_directory_open(struct hf_disk *disk,
         err = compare_identity(disk, &found, cluster, node, error);
     if (!err)
         err = remove_temporary(disk, error);
+    if (!err)
+        err = remove_marker(disk, error);
     if (!err)
         *identity = found;
     return err;

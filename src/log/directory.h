@@ -6,6 +6,8 @@
  *     snapshot-*             snapshots (snapshot_file.h)
  *     reserve                space for the next snapshot (wal.h)
  *     tmp-*                  files that are being made; removed at start
+ *     initialising           until the directory is initialised
+ *     incarnation            a number that each start raises (src/node)
  *     config, pid            files of the daemon (src/daemon)
  *
  * A node that has lost its directory must not start as the member that it was:
@@ -22,14 +24,25 @@
  * `identity->segment_size` is a multiple of 512 from HF_WAL_SEGMENT_SIZE_MIN to
  * HF_WAL_SEGMENT_SIZE_MAX, or 0 for HF_WAL_SEGMENT_SIZE.
  *
- * HF_ESTATE  already initialised, or not empty, such as after an interrupted
- *            initialisation
+ * If this is interrupted, it can be repeated.
+ *
+ * HF_ESTATE  already initialised, or not empty
  * HF_EBUSY   another process uses the directory
  * HF_EINVAL  the node is 0, or the segment size is not allowed
  * HF_ELIMIT, HF_ESYSTEM, HF_ENOMEM */
-enum hf_err hf_directory_init(struct hf_disk *disk,
-                              const struct hf_log_identity *identity,
-                              struct hf_error *error);
+enum hf_err hf_log_directory_init(struct hf_disk *disk,
+                                  const struct hf_log_identity *identity,
+                                  struct hf_error *error);
+
+/* The same in two steps, for a caller that adds files of its own in between.
+ * The directory is initialised when the second step has written the identity.
+ * Both get the same identity, with a segment size. */
+enum hf_err hf_log_directory_init_begin(struct hf_disk *disk,
+                                        const struct hf_log_identity *identity,
+                                        struct hf_error *error);
+enum hf_err hf_log_directory_init_end(struct hf_disk *disk,
+                                      const struct hf_log_identity *identity,
+                                      struct hf_error *error);
 
 /* Lock the directory, check that it belongs to `node` of `cluster`, remove
  * temporary files, and fill `*identity`. The directory stays locked until the
@@ -42,9 +55,10 @@ enum hf_err hf_directory_init(struct hf_disk *disk,
  * HF_EUNSUPPORTED  written by a newer version
  * HF_EPROTO        the identity is damaged
  * HF_ELIMIT, HF_ESYSTEM, HF_ENOMEM */
-enum hf_err hf_directory_open(struct hf_disk *disk,
-                              const struct hf_log_cluster *cluster,
-                              uint64_t node, struct hf_log_identity *identity,
-                              struct hf_error *error);
+enum hf_err hf_log_directory_open(struct hf_disk *disk,
+                                  const struct hf_log_cluster *cluster,
+                                  uint64_t node,
+                                  struct hf_log_identity *identity,
+                                  struct hf_error *error);
 
 #endif

@@ -70,26 +70,34 @@ bool hf_disk_is_full(int rc)
     return rc == -ENOSPC || rc == -EDQUOT;
 }
 
+bool hf_disk_is_short(int rc)
+{
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+}
+
 /* Describe an error. For these two errors of `open`, the text of strerror()
  * says nothing about the file. */
-static const char *describe(int rc, char *text, size_t size)
+static const char *describe_disk_error(int rc, char *text, size_t size)
 {
     if (rc == -ELOOP)
         return "it is a symbolic link";
     if (rc == -EINVAL)
         return "it is not a regular file";
+    if (rc == -EACCES)
+        return "permission denied; the owner of the directory must run this "
+               "node";
     return strerror_r(-rc, text, size);
 }
 
 enum hf_err hf_disk_error(struct hf_error *error, const struct hf_disk *disk,
                           const char *name, const char *what, int rc)
 {
-    enum hf_err code = hf_disk_is_full(rc) ? HF_ELIMIT
-                       : rc == -ENOMEM     ? HF_ENOMEM
-                                           : HF_ESYSTEM;
+    enum hf_err code = hf_disk_is_full(rc)    ? HF_ELIMIT
+                       : hf_disk_is_short(rc) ? HF_ENOMEM
+                                              : HF_ESYSTEM;
     char text[128];
 
     return hf_error_set(error, code, "%s%s%s: %s: %s", disk->path,
                         *name ? "/" : "", name, what,
-                        describe(rc, text, sizeof(text)));
+                        describe_disk_error(rc, text, sizeof(text)));
 }

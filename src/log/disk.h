@@ -102,10 +102,21 @@ int hf_disk_remove(struct hf_disk *disk, const char *name);
  * quota is full. */
 bool hf_disk_is_full(int rc);
 
+/* Returns true if `rc` says that memory or descriptors are exhausted. The
+ * operation may succeed later. */
+bool hf_disk_is_short(int rc);
+
+/* The next step after a directory has lost what was durable: the end of error
+ * messages. */
+#define HF_DISK_LOST                                                           \
+    "Keep this node stopped and its directory as it is. An earlier copy is "   \
+    "not safe: it has forgotten votes. The cluster runs with the other "       \
+    "nodes; adding members is not supported yet."
+
 /* Set `*error` to "PATH/NAME: what: strerror", or "PATH: what: strerror" if
  * `name` is "". `rc` is the result of the operation that failed. Returns the
- * error's code: HF_ELIMIT if the disk is full, HF_ENOMEM if memory is
- * exhausted, otherwise HF_ESYSTEM. */
+ * error's code: HF_ELIMIT if the disk is full, HF_ENOMEM if memory or
+ * descriptors are exhausted, otherwise HF_ESYSTEM. */
 enum hf_err hf_disk_error(struct hf_error *error, const struct hf_disk *disk,
                           const char *name, const char *what, int rc);
 

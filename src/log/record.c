@@ -47,18 +47,6 @@ void hf_record_pad(struct hf_buf *buf)
     hf_buf_raw(buf, zeros, hf_record_padded(buf->size) - buf->size);
 }
 
-static void store_u32(uint8_t *to, uint32_t x)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (uint8_t)(x >> (8 * i));
-}
-
-static void store_u64(uint8_t *to, uint64_t x)
-{
-    for (int i = 0; i < 8; i++)
-        to[i] = (uint8_t)(x >> (8 * i));
-}
-
 static uint64_t record_checksum(const uint8_t *data, size_t padded,
                                 const struct hf_seed *secret)
 {
@@ -68,16 +56,16 @@ static uint64_t record_checksum(const uint8_t *data, size_t padded,
 void hf_record_seal(uint8_t *data, size_t padded, struct hf_record *record,
                     const struct hf_seed *secret)
 {
-    store_u32(data + 8, MAGIC);
-    store_u32(data + 12, record->size);
-    store_u64(data + 16, record->epoch);
-    store_u64(data + 24, record->previous);
-    store_u64(data + 32, record->state.term);
-    store_u64(data + 40, record->state.vote);
-    store_u64(data + 48, record->state.last_index);
-    store_u64(data + 56, record->state.last_term);
+    hf_bytes_put_u32(data + 8, MAGIC);
+    hf_bytes_put_u32(data + 12, record->size);
+    hf_bytes_put_u64(data + 16, record->epoch);
+    hf_bytes_put_u64(data + 24, record->previous);
+    hf_bytes_put_u64(data + 32, record->state.term);
+    hf_bytes_put_u64(data + 40, record->state.vote);
+    hf_bytes_put_u64(data + 48, record->state.last_index);
+    hf_bytes_put_u64(data + 56, record->state.last_term);
     record->checksum = record_checksum(data, padded, secret);
-    store_u64(data, record->checksum);
+    hf_bytes_put_u64(data, record->checksum);
 }
 
 /* ---- Reading ------------------------------------------------------------*/

@@ -107,8 +107,9 @@ static enum hf_err refuse_segment(const struct hf_disk_file *file,
                                   enum hf_err code, struct hf_error *error,
                                   const char *why)
 {
-    return hf_error_set(error, code, "%s/%s: %s", file->disk->path, file->name,
-                        why);
+    return hf_error_set(error, code, "%s/%s: %s%s", file->disk->path,
+                        file->name, why,
+                        code == HF_EUNSUPPORTED ? "" : ". " HF_DISK_LOST);
 }
 
 static enum hf_err check_segment_size(const struct hf_disk_file *file,
@@ -117,12 +118,10 @@ static enum hf_err check_segment_size(const struct hf_disk_file *file,
 {
     if (size == wanted)
         return HF_OK;
-    return hf_error_set(
-        error, HF_EPROTO,
-        "%s/%s: has %" PRIu64 " bytes instead of %" PRIu64
-        ": it was truncated or extended. The log is damaged; do not start "
-        "this node again, but replace it by a new member.",
-        file->disk->path, file->name, size, wanted);
+    return hf_error_set(error, HF_EPROTO,
+                        "%s/%s: has %" PRIu64 " bytes instead of %" PRIu64
+                        ": it was truncated or extended. " HF_DISK_LOST,
+                        file->disk->path, file->name, size, wanted);
 }
 
 enum hf_err hf_segment_check(const struct hf_disk_file *file,

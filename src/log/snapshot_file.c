@@ -1,5 +1,6 @@
 #include "log/snapshot_file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -103,11 +104,11 @@ static enum hf_err adopt_file(struct hf_disk_file *file,
     return err;
 }
 
-static enum hf_err open_snapshot(struct hf_disk *disk,
-                                 const struct hf_log_cluster *cluster,
-                                 uint64_t index,
-                                 struct hf_snapshot_file **snapshot,
-                                 struct hf_error *error)
+enum hf_err hf_snapshot_file_open_at(struct hf_disk *disk,
+                                     const struct hf_log_cluster *cluster,
+                                     uint64_t index,
+                                     struct hf_snapshot_file **snapshot,
+                                     struct hf_error *error)
 {
     struct hf_disk_file *file;
     char name[HF_DISK_NAME];
@@ -116,6 +117,9 @@ static enum hf_err open_snapshot(struct hf_disk *disk,
 
     hf_segment_name(name, HF_SNAPSHOT_FORMAT_NAME, index);
     rc = disk->ops->open(disk, name, &file);
+    if (rc == -ENOENT)
+        return hf_error_set(error, HF_ESTATE, "%s/%s: does not exist",
+                            disk->path, name);
     if (rc)
         return hf_disk_error(error, disk, name, "cannot open", rc);
     err = adopt_file(file, cluster, index, snapshot, error);
@@ -138,8 +142,8 @@ enum hf_err hf_snapshot_file_open(struct hf_disk *disk,
     while (!err && !snapshot && list.count > 0) {
         struct hf_error why = {0};
 
-        err = open_snapshot(disk, cluster, list.indexes[--list.count],
-                            &snapshot, &why);
+        err = hf_snapshot_file_open_at(
+            disk, cluster, list.indexes[--list.count], &snapshot, &why);
         if (err)
             *error = why;
         if (err == HF_EPROTO && !damaged->code)
@@ -204,6 +208,19 @@ enum hf_err hf_snapshot_file_read_data(struct hf_snapshot_file *file,
         size, error);
 }
 
+enum hf_err hf_snapshot_file_remove(struct hf_disk *disk, uint64_t index,
+                                    struct hf_error *error)
+{
+    char name[HF_DISK_NAME];
+    int rc;
+
+    hf_segment_name(name, HF_SNAPSHOT_FORMAT_NAME, index);
+    rc = disk->ops->remove(disk, name);
+    return rc && rc != -ENOENT
+               ? hf_disk_error(error, disk, name, "cannot remove", rc)
+               : HF_OK;
+}
+
 enum hf_err hf_snapshot_file_remove_old(struct hf_disk *disk, uint64_t index,
                                         struct hf_error *error)
 {
@@ -211,15 +228,9 @@ enum hf_err hf_snapshot_file_remove_old(struct hf_disk *disk, uint64_t index,
     enum hf_err err = list_snapshots(disk, &list, error);
 
     for (size_t i = 0; i < list.count && !err; i++) {
-        char name[HF_DISK_NAME];
-        int rc;
-
         if (list.indexes[i] >= index)
             break;
-        hf_segment_name(name, HF_SNAPSHOT_FORMAT_NAME, list.indexes[i]);
-        rc = disk->ops->remove(disk, name);
-        if (rc)
-            err = hf_disk_error(error, disk, name, "cannot remove", rc);
+        err = hf_snapshot_file_remove(disk, list.indexes[i], error);
     }
     return err;
 }

@@ -20,32 +20,20 @@ static uint64_t header_sum(const void *data)
     return hf_siphash(&zero, data, HEADER_SIZE);
 }
 
-static void store_u64(uint8_t *to, uint64_t x)
-{
-    for (int i = 0; i < 8; i++)
-        to[i] = (uint8_t)(x >> (8 * i));
-}
-
-static void store_u32(uint8_t *to, uint32_t x)
-{
-    for (int i = 0; i < 4; i++)
-        to[i] = (uint8_t)(x >> (8 * i));
-}
-
 void hf_snapshot_format_encode(const struct hf_snapshot_header *header,
                                uint8_t to[HF_SNAPSHOT_FORMAT_START])
 {
     memset(to, 0, HF_SNAPSHOT_FORMAT_START);
-    store_u64(to, MAGIC);
-    store_u32(to + 8, HF_SNAPSHOT_FORMAT_VERSION);
-    store_u32(to + 12, header->config_size);
+    hf_bytes_put_u64(to, MAGIC);
+    hf_bytes_put_u32(to + 8, HF_SNAPSHOT_FORMAT_VERSION);
+    hf_bytes_put_u32(to + 12, header->config_size);
     memcpy(to + 16, header->cluster.bytes, sizeof(header->cluster.bytes));
-    store_u64(to + 32, header->index);
-    store_u64(to + 40, header->term);
-    store_u64(to + 48, header->config_index);
-    store_u64(to + 56, header->data_size);
-    store_u64(to + 64, header->body_sum);
-    store_u64(to + HEADER_SIZE, header_sum(to));
+    hf_bytes_put_u64(to + 32, header->index);
+    hf_bytes_put_u64(to + 40, header->term);
+    hf_bytes_put_u64(to + 48, header->config_index);
+    hf_bytes_put_u64(to + 56, header->data_size);
+    hf_bytes_put_u64(to + 64, header->body_sum);
+    hf_bytes_put_u64(to + HEADER_SIZE, header_sum(to));
 }
 
 enum hf_err hf_snapshot_format_decode(
@@ -84,8 +72,8 @@ void hf_snapshot_format_sum(struct hf_snapshot_sum *sum, const void *block,
 {
     struct hf_seed key;
 
-    store_u64(key.bytes, sum->sum);
-    store_u64(key.bytes + 8, sum->blocks++);
+    hf_bytes_put_u64(key.bytes, sum->sum);
+    hf_bytes_put_u64(key.bytes + 8, sum->blocks++);
     sum->sum = hf_siphash(&key, block, size);
 }
 

@@ -340,7 +340,9 @@ enum hf_err hf_wal_die(struct hf_wal *wal, const char *name, const char *what,
 {
     if (!wal->error.code)
         (void)hf_disk_error(&wal->error, wal->disk, name, what, rc);
-    return wal->error.code;
+    /* Other codes stand for what can be tried again. */
+    wal->error.code = HF_ESYSTEM;
+    return HF_ESYSTEM;
 }
 
 enum hf_err hf_wal_flush_end(struct hf_wal *wal,
@@ -435,7 +437,7 @@ static enum hf_err open_wal(struct hf_wal *wal, const struct hf_wal_opts *opts,
         return err;
     wal->appended = wal->durable;
     err = hf_wal_upkeep_now(wal);
-    if (err && err != HF_ELIMIT) {
+    if (wal->error.code) {
         hf_wal_error(wal, error);
         return err;
     }

@@ -10,6 +10,12 @@
  *         durable = hf_wal_durable(wal);
  *     }
  *
+ * A *record* is what one flush writes, valid as a whole or not at all. The
+ * files of the log are *segments*; the number of a segment is its *epoch*,
+ * which is never used twice. The *base* is the entry after which the log
+ * begins. The *reserve* is files that are kept written, so that a full disk
+ * does not stop releases and snapshots.
+ *
  * In the same way, *upkeep* prepares the next segment, recycles old ones and
  * keeps space in reserve. One flush and one upkeep may run at the same time, in
  * two threads. Only hf_wal_open(), hf_wal_flush_run() and hf_wal_upkeep_run()
@@ -159,7 +165,7 @@ struct hf_wal_upkeep {
     struct hf_log_identity identity;
     enum hf_wal_task task;
     uint64_t epoch;
-    uint64_t size;
+    uint64_t size, least;    /* RESERVE: bytes; `least` if the disk is full */
     char from[HF_DISK_NAME]; /* the file to rename or remove; empty: none */
     char to[HF_DISK_NAME];   /* the name of the result; empty: none */
     struct hf_disk_file *file;
@@ -167,25 +173,34 @@ struct hf_wal_upkeep {
 };
 
 /* Choose a task and start it. Returns false if there is nothing to do, an
- * upkeep is running, or the log is dead. After HF_ELIMIT the same task may be
- * chosen again, so the caller tries again after a pause, not at once. */
+ * upkeep is running, or the log is dead. If the last task ended with HF_ELIMIT
+ * or HF_ENOMEM, the same one may be chosen again, so call this after a pause
+ * then, not at once. */
 bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep);
 
 /* Do the task. Any thread may call this. It may write a whole segment or the
  * reserve, and so take long. */
 void hf_wal_upkeep_run(struct hf_wal_upkeep *upkeep);
 
-/* End a task that has run. Returns HF_OK, or HF_ELIMIT if the disk is full; the
- * task can be tried again. Otherwise the log is dead, and the node must stop:
- * hf_wal_error(). */
+/* End a task that has run. Returns HF_OK, HF_ELIMIT if the disk is full, or
+ * HF_ENOMEM if memory or descriptors are exhausted; the task can be tried
+ * again. Otherwise the log is dead, and the node must stop: hf_wal_error(). */
 enum hf_err hf_wal_upkeep_end(struct hf_wal *wal,
                               const struct hf_wal_upkeep *upkeep);
+
+/* Run upkeep in this thread until nothing is left to do. Returns the errors of
+ * hf_wal_upkeep_end(). */
+enum hf_err hf_wal_upkeep_now(struct hf_wal *wal);
 
 /* Entries up to `index` are no longer needed: they are in a durable snapshot,
  * and no follower is expected to ask for them. Upkeep recycles or removes the
  * oldest segments, except the current one, while they contain no other
  * entries. */
 void hf_wal_compact(struct hf_wal *wal, uint64_t index);
+
+/* The index up to which entries must be compacted before upkeep can free the
+ * oldest segment; 0 if the current segment is the only one. */
+uint64_t hf_wal_oldest_end(const struct hf_wal *wal);
 
 /* The number of segments, the next and spare ones included. */
 size_t hf_wal_segment_count(const struct hf_wal *wal);
@@ -205,14 +220,16 @@ enum hf_wal_space {
 
 enum hf_wal_space hf_wal_space(const struct hf_wal *wal);
 
-/* Keep a quarter more than `snapshot_size` bytes, the size of the last
- * snapshot, in reserve for the next one, and at least HF_WAL_RESERVE_MIN
- * bytes. */
-void hf_wal_reserve(struct hf_wal *wal, uint64_t snapshot_size);
+/* Keep `size` bytes in reserve for snapshots, and the size of a segment more,
+ * for what the table grows by before upkeep finds the disk full; at least
+ * HF_WAL_RESERVE_MIN bytes. Upkeep extends the reserve, and never shortens
+ * it. */
+void hf_wal_reserve(struct hf_wal *wal, uint64_t size);
 
-/* Stop upkeep of the reserve until the next hf_wal_reserve(), because a
- * snapshot is about to be written into it. Returns false if upkeep is working
- * on the reserve: try again when that upkeep has ended. */
+/* Stop upkeep of the reserve until hf_wal_reserve_return(), because a snapshot
+ * is about to be written into it. Returns false if upkeep is working on the
+ * reserve: try again when that upkeep has ended. */
 bool hf_wal_reserve_lend(struct hf_wal *wal);
+void hf_wal_reserve_return(struct hf_wal *wal);
 
 #endif

@@ -58,7 +58,7 @@ struct hf_wal {
     bool reserve_is_lent;
     bool upkeep_runs;
     enum hf_wal_task upkeep_task;
-    bool is_low;           /* an upkeep found the disk full; tasks are left */
+    bool is_low;           /* upkeep found the disk full, and has work left */
     bool is_starved;       /* the next record waits for the next segment */
     bool is_full;          /* the last flush found the disk full */
     struct hf_error error; /* HF_OK: not dead */
@@ -71,14 +71,9 @@ static inline uint64_t hf_wal_next_epoch(const struct hf_wal *wal)
 }
 
 /* Mark the log as dead because an operation on the file `name` failed with
- * `rc`. `what` is for the error message. Returns the code of the first such
- * error. */
+ * `rc`. `what` is for the error message. Returns HF_ESYSTEM. */
 enum hf_err hf_wal_die(struct hf_wal *wal, const char *name, const char *what,
                        int rc);
-
-/* Run upkeep in this thread until nothing is left to do. Returns HF_ELIMIT if
- * the disk is full; after any other error the log is dead. */
-enum hf_err hf_wal_upkeep_now(struct hf_wal *wal);
 
 /* Read all segments. Sets the members of `wal` that describe segments, spare
  * files and what is durable. Returns the errors of hf_wal_open(). */

@@ -43,8 +43,7 @@ static enum hf_err fail_at(const struct recovery *recovery, size_t segment,
                     recovery->wal->segments[segment].epoch);
     return hf_error_set(recovery->error, HF_EPROTO,
                         "%s/%s: damaged at offset %" PRIu64
-                        ": %s. Do not start this node again; replace it by a "
-                        "new member.",
+                        ": %s. " HF_DISK_LOST,
                         recovery->wal->disk->path, name, offset, why);
 }
 
@@ -83,8 +82,8 @@ static enum hf_err fail_missing(const struct recovery *recovery, uint64_t epoch)
 
     hf_segment_name(name, HF_SEGMENT_LOG, epoch);
     return hf_error_set(recovery->error, HF_EPROTO,
-                        "%s/%s: this segment of the log is missing. Restore "
-                        "it, or replace this node by a new member.",
+                        "%s/%s: this segment of the log is missing. If it was "
+                        "moved away, move it back; otherwise: " HF_DISK_LOST,
                         recovery->wal->disk->path, name);
 }
 
@@ -380,8 +379,8 @@ static enum hf_err match_snapshot(struct recovery *recovery, bool *discard)
             recovery->error, HF_EPROTO,
             "%s: the log begins after entry %" PRIu64
             ", but the newest valid snapshot ends at entry %" PRIu64
-            ": a snapshot or a segment is missing. Restore it, or replace "
-            "this node by a new member.",
+            ": a snapshot or a segment is missing. If it was moved away, move "
+            "it back; otherwise: " HF_DISK_LOST,
             recovery->wal->disk->path, base->index, snapshot->index);
     *discard =
         snapshot->term != (is_base ? base->term : recovery->snapshot_term);

@@ -79,7 +79,9 @@ static void describe_task(const struct hf_wal *wal,
         hf_segment_name(upkeep->to, HF_SEGMENT_SPARE, wal->next_spare);
         break;
     case HF_WAL_RESERVE:
-        upkeep->size = wal->reserve_wanted;
+        upkeep->least = wal->reserve_wanted;
+        /* More, so that a growing table does not need this for each entry. */
+        upkeep->size = upkeep->least + upkeep->least / 8;
         break;
     }
 }
@@ -107,10 +109,12 @@ bool hf_wal_upkeep_begin(struct hf_wal *wal, struct hf_wal_upkeep *upkeep)
 
 /* ---- Running a task -----------------------------------------------------*/
 
-/* Extend the reserve. If the disk is full, what was written stays, so that the
- * next attempt needs less space. */
-static int extend_reserve(struct hf_disk *disk, uint64_t size)
+/* Extend the reserve to upkeep->size; to upkeep->least if the disk has no more
+ * space; if not even that fits, fail, but take what snapshots need before
+ * others do. */
+static int extend_reserve(struct hf_wal_upkeep *upkeep)
 {
+    struct hf_disk *disk = upkeep->disk;
     struct hf_disk_file *file;
     int rc = disk->ops->open(disk, HF_WAL_RESERVE_FILE, &file);
 
@@ -118,7 +122,14 @@ static int extend_reserve(struct hf_disk *disk, uint64_t size)
         rc = disk->ops->create(disk, HF_WAL_RESERVE_FILE, &file);
     if (rc)
         return rc;
-    rc = disk->ops->prewrite(file, size);
+    rc = disk->ops->prewrite(file, upkeep->size);
+    if (hf_disk_is_full(rc)) {
+        upkeep->size = upkeep->least;
+        rc = disk->ops->prewrite(file, upkeep->size);
+    }
+    if (hf_disk_is_full(rc) && upkeep->least > upkeep->identity.segment_size)
+        (void)disk->ops->prewrite(file, upkeep->least -
+                                            upkeep->identity.segment_size);
     if (!rc)
         rc = disk->ops->sync(file);
     hf_disk_close(file);
@@ -150,7 +161,7 @@ void hf_wal_upkeep_run(struct hf_wal_upkeep *upkeep)
                                            upkeep->to);
         break;
     case HF_WAL_RESERVE:
-        upkeep->rc = extend_reserve(disk, upkeep->size);
+        upkeep->rc = extend_reserve(upkeep);
         break;
     }
 }
@@ -208,6 +219,8 @@ enum hf_err hf_wal_upkeep_end(struct hf_wal *wal,
         wal->is_low = true;
         return HF_ELIMIT;
     }
+    if (hf_disk_is_short(upkeep->rc))
+        return HF_ENOMEM;
     if (upkeep->rc)
         return hf_wal_die(wal, *name ? name : HF_WAL_RESERVE_FILE,
                           "cannot maintain the log", upkeep->rc);
@@ -233,6 +246,11 @@ void hf_wal_compact(struct hf_wal *wal, uint64_t index)
         wal->compact_to = index;
 }
 
+uint64_t hf_wal_oldest_end(const struct hf_wal *wal)
+{
+    return wal->segment_count > 1 ? wal->segments[0].highest : 0;
+}
+
 size_t hf_wal_segment_count(const struct hf_wal *wal)
 {
     return wal->segment_count + (wal->next ? 1 : 0) + wal->spare_count;
@@ -251,13 +269,12 @@ enum hf_wal_space hf_wal_space(const struct hf_wal *wal)
     return is_low ? HF_WAL_SPACE_LOW : HF_WAL_SPACE_OK;
 }
 
-void hf_wal_reserve(struct hf_wal *wal, uint64_t snapshot_size)
+void hf_wal_reserve(struct hf_wal *wal, uint64_t size)
 {
-    uint64_t wanted = snapshot_size + snapshot_size / 4;
+    uint64_t wanted = size + wal->identity.segment_size;
 
     wal->reserve_wanted =
         wanted > HF_WAL_RESERVE_MIN ? wanted : HF_WAL_RESERVE_MIN;
-    wal->reserve_is_lent = false;
 }
 
 bool hf_wal_reserve_lend(struct hf_wal *wal)
@@ -267,4 +284,9 @@ bool hf_wal_reserve_lend(struct hf_wal *wal)
     wal->reserve_is_lent = true;
     wal->reserve = 0;
     return true;
+}
+
+void hf_wal_reserve_return(struct hf_wal *wal)
+{
+    wal->reserve_is_lent = false;
 }

@@ -4,6 +4,7 @@
 
 #include "core/snapshot.h"
 #include "log/snapshot_file.h"
+#include "log/snapshot_writer.h"
 #include "node/state.h"
 
 #define PART_ENTRIES 4096
@@ -199,7 +200,8 @@ static void on_part_written(struct hf_node *node, const struct compact_job *job)
     compaction->count++;
     compaction->size = job->size;
     compaction->bytes -= compaction->target_bytes;
-    hf_wal_reserve(node->journal.wal, job->size);
+    hf_wal_reserve(node->journal.wal, job->size + job->size / 4);
+    hf_wal_reserve_return(node->journal.wal);
     if (hf_node_step(node,
                      (struct hf_engine_event){.kind = HF_ENGINE_SNAPSHOT_TAKEN,
                                               .index = index}))
@@ -215,7 +217,7 @@ static void on_part_written(struct hf_node *node, const struct compact_job *job)
 static void on_failed(struct hf_node *node, const struct compact_job *job)
 {
     if (job->phase == PHASE_WRITE)
-        hf_wal_reserve(node->journal.wal, node->compaction.size);
+        hf_wal_reserve_return(node->journal.wal);
     if (job->err == HF_ELIMIT || job->err == HF_ENOMEM || job->err == HF_EBUSY)
         give_up(node);
     else
@@ -237,7 +239,7 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
     else if (job->phase == PHASE_CLEAN && job->last == compaction->obsolete)
         compaction->obsolete = 0;
     else if (is_restarted && job->phase == PHASE_WRITE)
-        hf_wal_reserve(node->journal.wal, compaction->size);
+        hf_wal_reserve_return(node->journal.wal);
     else if (!is_restarted && job->phase == PHASE_WRITE)
         on_part_written(node, job);
     else if (!is_restarted)

@@ -77,7 +77,7 @@ struct hf_node_ops {
     void (*stop)(void *arg, const struct hf_error *error);
 };
 
-/* Recover a node from its directory `disk`, which hf_directory_init() has made,
+/* Recover a node from its directory `disk`, which hf_log_directory_init() has made,
  * and start it. Blocks. `arg` is passed to all `ops`. `disk` and `ops` are
  * borrowed until hf_node_close(). */
 enum hf_err hf_node_open(const struct hf_node_opts *opts,

@@ -194,7 +194,8 @@ static enum hf_err recover_log(struct hf_node *node,
         return err;
     loaded->term = recovered.state.term;
     loaded->vote = recovered.state.vote;
-    hf_wal_reserve(node->journal.wal, node->compaction.size);
+    hf_wal_reserve(node->journal.wal,
+                   node->compaction.size + node->compaction.size / 4);
     if (recovered.state.last_index == 0)
         return store_first_entry(node, loaded, error);
     return HF_OK;
@@ -237,7 +238,7 @@ static enum hf_err recover_all(struct hf_node *node, struct hf_error *error)
     struct hf_log_identity identity;
     struct hf_snapshot_file *file = NULL;
     struct hf_error damaged;
-    enum hf_err err = hf_directory_open(node->disk, &node->opts.cluster,
+    enum hf_err err = hf_log_directory_open(node->disk, &node->opts.cluster,
                                         node->opts.id, &identity, error);
 
     if (!err)

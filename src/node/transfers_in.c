@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "log/snapshot_file.h"
+#include "log/snapshot_transfer.h"
 #include "node/state.h"
 
 static void acknowledge(struct hf_node *node, uint64_t peer_id, uint64_t index,
@@ -176,7 +177,7 @@ static void end_receive(struct hf_node *node, struct hf_node_job *base)
     in->file = job->file;
     in->index = job->file ? job->part.index : 0;
     if (!job->file)
-        hf_wal_reserve(node->journal.wal, node->compaction.size);
+        hf_wal_reserve_return(node->journal.wal);
     if (job->err && !is_passing(job->err))
         hf_node_fail(node, &job->error);
     else if (!job->err && job->is_complete)
@@ -226,7 +227,7 @@ void hf_transfers_drop_old(struct hf_node *node)
         return;
     hf_snapshot_transfer_cancel(in->file);
     in->file = NULL;
-    hf_wal_reserve(node->journal.wal, node->compaction.size);
+    hf_wal_reserve_return(node->journal.wal);
 }
 
 void hf_transfers_install(struct hf_node *node)

@@ -5,6 +5,7 @@
 
 #include "lib/runner.h"
 #include "log/directory.h"
+#include "log/snapshot_writer.h"
 
 /* ---- The model ----------------------------------------------------------*/
 
@@ -116,7 +117,7 @@ struct model *run_flushed(struct run *run, size_t number)
 enum hf_err run_init(struct run *run)
 {
     struct hf_disk *disk = sim_disk_attach(run->sim);
-    enum hf_err err = hf_directory_init(disk, &model_identity, &run->error);
+    enum hf_err err = hf_log_directory_init(disk, &model_identity, &run->error);
 
     disk->ops->close_directory(disk);
     return err;
@@ -227,8 +228,9 @@ enum hf_err run_open(struct run *run)
     enum hf_err err;
 
     run->disk = sim_disk_attach(run->sim);
-    err = hf_directory_open(run->disk, &model_identity.cluster,
-                            model_identity.node, &opts.identity, &run->error);
+    err =
+        hf_log_directory_open(run->disk, &model_identity.cluster,
+                              model_identity.node, &opts.identity, &run->error);
     if (!err)
         err = open_snapshot(run);
     opts.snapshot = run->snapshot;
@@ -386,6 +388,7 @@ bool run_write_snapshot(struct run *run, struct hf_log_snapshot snapshot)
         return false;
     run->snapshot = snapshot;
     hf_wal_reserve(run->wal, size);
+    hf_wal_reserve_return(run->wal);
     return !hf_snapshot_file_remove_old(run->disk, snapshot.index, &run->error);
 }
 

@@ -61,7 +61,7 @@ static void init_directory(void)
 {
     struct hf_disk *disk = open_disk();
 
-    expect_ok(hf_directory_init(disk, &identity, &error));
+    expect_ok(hf_log_directory_init(disk, &identity, &error));
     close_disk(disk);
 }
 
@@ -90,8 +90,8 @@ static struct hf_wal *open_log(struct hf_disk *disk, enum hf_err *err,
     struct hf_wal *wal = NULL;
 
     *last = 0;
-    *err = hf_directory_open(disk, &identity.cluster, identity.node,
-                             &opts.identity, &error);
+    *err = hf_log_directory_open(disk, &identity.cluster, identity.node,
+                                 &opts.identity, &error);
     if (!*err)
         *err = hf_wal_open(disk, &opts, &visitor, &wal, &recovered, &error);
     return wal;

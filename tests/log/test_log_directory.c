@@ -36,10 +36,10 @@ static void a_directory_is_initialised_once(void **state)
     struct stat about;
 
     (void)state;
-    expect_ok(hf_directory_init(disk, &identity, &error));
+    expect_ok(hf_log_directory_init(disk, &identity, &error));
     close_disk(disk);
     disk = open_disk();
-    expect_err(hf_directory_init(disk, &identity, &error), HF_ESTATE);
+    expect_err(hf_log_directory_init(disk, &identity, &error), HF_ESTATE);
     expect_text("already initialised");
     close_disk(disk);
     assert_int_equal(stat(path, &about), 0);
@@ -71,7 +71,7 @@ static void a_directory_without_identity_is_not_started(void **state)
     assert_int_equal(unlink(path_of("identity")), 0);
     expect_refused(HF_ESTATE, "the file identity is missing");
     disk = open_disk();
-    expect_err(hf_directory_init(disk, &identity, &error), HF_ESTATE);
+    expect_err(hf_log_directory_init(disk, &identity, &error), HF_ESTATE);
     expect_text("not empty: it contains " FIRST);
     close_disk(disk);
 }
@@ -85,12 +85,14 @@ static void a_foreign_directory_is_not_started(void **state)
     (void)state;
     init_directory();
     disk = open_disk();
-    expect_err(hf_directory_open(disk, &other, 2, &found, &error), HF_EINVAL);
+    expect_err(hf_log_directory_open(disk, &other, 2, &found, &error),
+               HF_EINVAL);
     expect_text("belongs to node 2 of cluster 636c7573");
     close_disk(disk);
     disk = open_disk();
-    expect_err(hf_directory_open(disk, &identity.cluster, 3, &found, &error),
-               HF_EINVAL);
+    expect_err(
+        hf_log_directory_open(disk, &identity.cluster, 3, &found, &error),
+        HF_EINVAL);
     expect_text("expected node 3");
     close_disk(disk);
 }
@@ -127,12 +129,12 @@ static void segment_sizes_are_checked(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         wrong.segment_size = sizes[i];
-        expect_err(hf_directory_init(disk, &wrong, &error), HF_EINVAL);
+        expect_err(hf_log_directory_init(disk, &wrong, &error), HF_EINVAL);
         expect_text("the segment size is");
     }
     wrong = identity;
     wrong.node = 0;
-    expect_err(hf_directory_init(disk, &wrong, &error), HF_EINVAL);
+    expect_err(hf_log_directory_init(disk, &wrong, &error), HF_EINVAL);
     close_disk(disk);
 }
 

@@ -11,6 +11,7 @@
 #include "lib/alloc.h"
 #include "log/one_directory.h"
 #include "log/snapshot_file.h"
+#include "log/snapshot_writer.h"
 
 /* Run all upkeep that is due, and flush once, even if the upkeep found the disk
  * full. */

@@ -8,6 +8,8 @@
 #include "base/limits.h"
 #include "lib/expect.h"
 #include "lib/runner.h"
+#include "log/snapshot_transfer.h"
+#include "log/snapshot_writer.h"
 #include "log/wal.h"
 #include "sim/sim_disk.h"
 

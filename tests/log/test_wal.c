@@ -253,7 +253,7 @@ static void many_appends_leave_a_bounded_number_of_segments(void **state)
 
     (void)state;
     opts.identity.segment_size = 131072;
-    expect_ok(hf_directory_init(disk, &opts.identity, &error));
+    expect_ok(hf_log_directory_init(disk, &opts.identity, &error));
     expect_ok(hf_wal_open(disk, &opts, &visitor, &wal, &recovered, &error));
     expect_ok(hf_wal_append_state(wal, 1, 1));
     for (uint64_t index = 1; index < APPENDS; index += PER_FLUSH) {

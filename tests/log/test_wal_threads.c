@@ -159,7 +159,7 @@ static void batches_are_built_while_others_are_flushed(void **state)
     (void)state;
     assert_true(hf_test_folder_make(folder));
     assert_int_equal(hf_disk_posix_open(folder, false, &disk), 0);
-    expect_ok(hf_directory_init(disk, &identity, &error));
+    expect_ok(hf_log_directory_init(disk, &identity, &error));
     wal = open_wal(disk, (struct hf_log_snapshot){0}, &last);
     expect_ok(hf_wal_append_state(wal, 1, 1));
     start_worker(&flusher, run_flush);

@@ -185,7 +185,7 @@ static void init_directory(struct sim_node *node)
     struct hf_disk *disk = sim_disk_attach(node->disk);
     struct hf_error error = {0};
 
-    if (hf_directory_init(disk, &identity, &error))
+    if (hf_log_directory_init(disk, &identity, &error))
         fail_msg("%s", error.text);
     disk->ops->close_directory(disk);
 }

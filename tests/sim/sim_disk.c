@@ -105,7 +105,8 @@ void sim_disk_keep_sector(struct sim_inode *inode, uint64_t sector)
     inode->dirty[sector] = false;
     if (at >= inode->seen.capacity)
         return;
-    grow_version(&inode->durable, at + SIM_DISK_SECTOR);
+    /* Grow it to its full size at once, and not with each sector. */
+    grow_version(&inode->durable, inode->seen.capacity);
     memcpy(inode->durable.data + at, inode->seen.data + at, SIM_DISK_SECTOR);
 }
 
@@ -139,12 +140,23 @@ void sim_disk_free_inode(struct sim_inode *inode)
 
 /* ---- Names --------------------------------------------------------------*/
 
+/* File systems write changes after a while, even if no program syncs them. */
+static void write_oldest_change(struct sim_disk *sim)
+{
+    sim_disk_apply_change(&sim->durable, &sim->pending[0]);
+    sim->pending_count--;
+    memmove(&sim->pending[0], &sim->pending[1],
+            sim->pending_count * sizeof(sim->pending[0]));
+}
+
 static void change_names(struct sim_disk *sim, const char *from, const char *to,
                          struct sim_inode *inode)
 {
-    struct sim_change *change = &sim->pending[sim->pending_count];
+    struct sim_change *change;
 
-    HF_ASSERT(sim->pending_count++ < SIM_DISK_NAMES_MAX);
+    if (sim->pending_count == SIM_DISK_NAMES_MAX)
+        write_oldest_change(sim);
+    change = &sim->pending[sim->pending_count++];
     (void)snprintf(change->from, sizeof(change->from), "%s", from);
     (void)snprintf(change->to, sizeof(change->to), "%s", to);
     change->inode = inode;

@@ -24,7 +24,7 @@ struct sim_disk;
  * of its file. Changes of names are numbered separately, in their order. */
 enum sim_crash {
     SIM_CRASH_LOSE, /* nothing */
-    SIM_CRASH_KEEP, /* everything, as if only the process had died */
+    SIM_CRASH_KEEP, /* everything: it becomes durable */
     SIM_CRASH_PREFIX,
     SIM_CRASH_SUFFIX,
     SIM_CRASH_EVEN,
@@ -33,6 +33,8 @@ enum sim_crash {
     SIM_CRASH_LAST,
     SIM_CRASH_RANDOM, /* by the seed */
     SIM_CRASH_PATTERNS = SIM_CRASH_RANDOM,
+    SIM_CRASH_PROCESS, /* everything, but it does not become durable: only the
+                          process has died, and a later crash may lose it */
 };
 
 struct sim_disk *sim_disk_new(void);
@@ -57,9 +59,9 @@ uint64_t sim_disk_changes(const struct sim_disk *disk);
 void sim_disk_power_off_at(struct sim_disk *disk, uint64_t change);
 bool sim_disk_is_off(const struct sim_disk *disk);
 
-/* Operation number `op` returns `rc`, and all later ones too if `forever`. If
- * it syncs a file, the unsynced bytes do not become durable, unless they are
- * written again. */
+/* Operation number `op` returns `rc`, and all later ones too if `forever`; with
+ * `op` 0, none fails. If it syncs a file, the unsynced bytes do not become
+ * durable, unless they are written again. */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t op, int rc, bool forever);
 
 /* With `on`, each write transfers at most one sector. */
@@ -67,6 +69,7 @@ void sim_disk_short_writes(struct sim_disk *disk, bool on);
 
 /* Limit all files together to `bytes`; 0: no limit. */
 void sim_disk_set_capacity(struct sim_disk *disk, uint64_t bytes);
+uint64_t sim_disk_capacity(const struct sim_disk *disk);
 uint64_t sim_disk_used(const struct sim_disk *disk);
 
 /* Call `hook` at the start of every sync of a file that does not fail. A slow
@@ -75,8 +78,8 @@ void sim_disk_on_sync(struct sim_disk *disk, void (*hook)(void *arg),
                       void *arg);
 
 /* Lose unsynced changes as `pattern` says, turn the power on again, forget all
- * faults, and count operations from 1 again. `seed` is for SIM_CRASH_RANDOM. No
- * program may be attached. */
+ * faults but the capacity, and count operations from 1 again. `seed` is for
+ * SIM_CRASH_RANDOM. No program may be attached. */
 void sim_disk_crash(struct sim_disk *disk, enum sim_crash pattern,
                     uint64_t seed);
 

@@ -135,6 +135,11 @@ void sim_disk_set_capacity(struct sim_disk *disk, uint64_t bytes)
     disk->capacity = bytes;
 }
 
+uint64_t sim_disk_capacity(const struct sim_disk *disk)
+{
+    return disk->capacity;
+}
+
 void sim_disk_on_sync(struct sim_disk *disk, void (*hook)(void *arg), void *arg)
 {
     disk->on_sync = hook;
@@ -158,6 +163,7 @@ static bool choose(struct chooser *chooser)
     case SIM_CRASH_LOSE:
         return false;
     case SIM_CRASH_KEEP:
+    case SIM_CRASH_PROCESS:
         return true;
     case SIM_CRASH_PREFIX:
         return at < (chooser->count + 1) / 2;
@@ -220,27 +226,46 @@ static void crash_inode(struct sim_inode *inode, struct chooser *chooser)
     inode->dirty_from = inode->dirty_to = 0;
 }
 
-void sim_disk_crash(struct sim_disk *disk, enum sim_crash pattern,
-                    uint64_t seed)
+/* A change survives. If an earlier change of the same file does not, the file
+ * still has only one name, because renaming never makes a second one. */
+static void keep_change(struct sim_disk *disk, const struct sim_change *change)
+{
+    struct sim_directory *names = &disk->durable;
+
+    for (size_t i = names->count; change->inode && i > 0; i--) {
+        if (names->names[i - 1].inode == change->inode)
+            sim_disk_drop_name(names, names->names[i - 1].text);
+    }
+    sim_disk_apply_change(names, change);
+}
+
+static void lose_unsynced(struct sim_disk *disk, enum sim_crash pattern,
+                          uint64_t seed)
 {
     struct chooser names = {.pattern = pattern, .count = disk->pending_count};
     struct chooser sectors = {.pattern = pattern, .count = count_dirty(disk)};
 
-    HF_ASSERT(!disk->is_locked);
     hf_random_init(&names.random, 2 * seed + 1);
     hf_random_init(&sectors.random, 2 * seed + 2);
     for (size_t i = 0; i < disk->pending_count; i++) {
         if (choose(&names))
-            sim_disk_apply_change(&disk->durable, &disk->pending[i]);
+            keep_change(disk, &disk->pending[i]);
     }
     for (struct sim_inode *inode = disk->inodes; inode; inode = inode->next)
         crash_inode(inode, &sectors);
     disk->seen = disk->durable;
     disk->pending_count = 0;
+}
+
+void sim_disk_crash(struct sim_disk *disk, enum sim_crash pattern,
+                    uint64_t seed)
+{
+    HF_ASSERT(!disk->is_locked);
+    if (pattern != SIM_CRASH_PROCESS)
+        lose_unsynced(disk, pattern, seed);
     disk->is_off = false;
     disk->ops = disk->changes = 0;
     disk->off_at = disk->fail_at = 0;
-    disk->capacity = 0;
     disk->short_writes = false;
     disk->on_sync = NULL;
     sim_disk_free_unused(disk);
