@@ -55,7 +55,9 @@
 #define HF_RAFT_LOG_BYTES 268435456  /* log entries in memory, in bytes */
 #define HF_RAFT_APPEND_BYTES 1048576 /* entries of one message, in bytes */
 #define HF_RAFT_APPEND_ENTRIES 4096  /* entries of one message */
-#define HF_RAFT_WRITES_MAX 65536     /* writes that are not durable yet */
+#define HF_RAFT_UNANSWERED_BYTES                                               \
+    16777216 /* entries sent to a node since its last answer, in bytes */
+#define HF_RAFT_WRITES_MAX 65536 /* writes that are not durable yet */
 #define HF_RAFT_ROUNDS_MAX 65536 /* reads that wait for a round of ReadIndex */
 #define HF_RAFT_ADDRESSES_MAX 32 /* nodes in a URL of raft: */
 

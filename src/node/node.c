@@ -27,7 +27,7 @@ static void tell_commit_to_all(struct hf_node *node)
         struct hf_message message;
 
         if (peer->link != 0 && !peer->was_appended &&
-            hf_engine_tell_commit(&node->engine, peer->id, &message))
+            hf_engine_send_commit(&node->engine, peer->id, &message))
             hf_peers_send_raft(node, &message);
     }
 }

@@ -343,7 +343,7 @@ static const char *receive_frame(struct hf_node *node, struct hf_link *link,
     verdict = hf_frames_check(&peer->frames, node->incarnation, reader);
     if (peer->frames.incarnation != incarnation)
         on_incarnation(node, peer);
-    if (verdict == HF_FRAMES_GREET)
+    if (verdict == HF_FRAMES_ANNOUNCE)
         greet(node, peer);
     if (verdict == HF_FRAMES_ACCEPT)
         receive_messages(node, peer, reader);

@@ -227,7 +227,7 @@ hf_time hf_reads_deadline(const struct hf_node *node)
 
     if (!hf_dlist_is_empty(&reads->unsent) && hf_peers_can_ask(node))
         return node->now;
-    if (reads->rounds.count > 0)
+    if (reads->rounds.reads.count > 0)
         return reads->round_at + node->opts.heartbeat_ms;
     if (!hf_dlist_is_empty(&reads->asked))
         return reads->asked_at + HF_NODE_REPEAT_MS;

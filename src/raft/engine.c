@@ -6,6 +6,9 @@
 #include "raft/library.h"
 #include "raft/rules.h"
 
+/* The most batches that one step frees. A step adds one batch at most. */
+#define COLLECT_MAX 64
+
 /* ---- Init and fini ------------------------------------------------------*/
 
 static bool is_valid_config(const struct hf_engine_config *config)
@@ -15,11 +18,8 @@ static bool is_valid_config(const struct hf_engine_config *config)
            config->inflight_max > 0;
 }
 
-/* The library does not export its version. So check that its functions have
- * stored these values where the header of version 0.22 expects them; the fields
- * are spread over the whole of struct raft. */
-static bool is_expected_library(struct raft *raft,
-                                const struct hf_engine_config *config)
+bool hf_engine_is_expected_library(struct raft *raft,
+                                   const struct hf_engine_config *config)
 {
     return raft->id == config->id && raft->state == RAFT_FOLLOWER &&
            raft_state(raft) == RAFT_FOLLOWER &&
@@ -53,8 +53,10 @@ enum hf_err hf_engine_init(struct hf_engine *engine,
     raft_set_heartbeat_timeout(raft, config->heartbeat_ms);
     raft_set_pre_vote(raft, true);
     raft_set_max_inflight_entries(raft, config->inflight_max);
+    hf_rules_set_snapshot_timeout(raft, config->election_ms);
     engine->raft = raft;
-    return is_expected_library(raft, config) ? HF_OK : HF_EUNSUPPORTED;
+    return hf_engine_is_expected_library(raft, config) ? HF_OK
+                                                       : HF_EUNSUPPORTED;
 }
 
 void hf_engine_fini(struct hf_engine *engine)
@@ -70,6 +72,24 @@ void hf_engine_fini(struct hf_engine *engine)
     free(engine->messages);
     free(engine->sending);
     *engine = (struct hf_engine){0};
+}
+
+/* ---- Compaction ---------------------------------------------------------*/
+
+/* How many of the snapshot's entries the log keeps, for peers that lag. Their
+ * bytes are limited, too, so that there is always room for new commands. */
+static uint64_t count_trailing(const struct hf_engine *engine)
+{
+    return hf_entries_count_last(&engine->log, engine->snapshot.index,
+                                 engine->config.trailing,
+                                 hf_entries_bytes_max(&engine->log) / 4);
+}
+
+/* Forget the entries that the snapshot contains, but not the last `trailing` of
+ * them. The library must forget the same entries, or fewer. */
+static void compact_log(struct hf_engine *engine, uint64_t trailing)
+{
+    hf_entries_compact(&engine->log, engine->snapshot.index - trailing);
 }
 
 /* ---- Start --------------------------------------------------------------*/
@@ -183,6 +203,8 @@ enum hf_err hf_engine_start(struct hf_engine *engine,
                          engine->snapshot.term);
         update->changes |= HF_ENGINE_RESET;
     }
+    if (loaded->snapshot.index > 0)
+        compact_log(engine, count_trailing(engine));
     if (hf_rules_raise_term(&engine->members, engine->config.id, &term, &vote))
         update->changes |= HF_ENGINE_HARD_STATE;
     engine->durable = engine->log.last;
@@ -198,7 +220,8 @@ static enum hf_err on_tick(struct hf_engine *engine, hf_time now,
 {
     struct raft_event event = {.type = RAFT_TIMEOUT, .time = (raft_time)now};
 
-    if (now < (hf_time)raft_timeout(engine->raft))
+    if (now < (hf_time)raft_timeout(engine->raft) ||
+        !hf_rules_may_time_out(engine->raft, hf_engine_after(engine) == 0))
         return HF_OK;
     hf_rules_restart_pre_vote(engine->raft);
     return hf_engine_step_library(engine, &event, update);
@@ -262,11 +285,15 @@ static enum hf_err on_persisted(struct hf_engine *engine,
     struct raft_event step = {.type = RAFT_PERSISTED_ENTRIES,
                               .time = (raft_time)event->now};
     bool installed = false;
+    bool was_durable = hf_engine_after(engine) == 0;
     uint64_t last = hf_writes_take(&engine->writes, event->write, &installed);
     enum hf_err err = HF_OK;
 
     if (event->write > engine->durable_write)
         engine->durable_write = event->write;
+    if (!was_durable && hf_engine_after(engine) == 0)
+        hf_rules_begin_wait(engine->raft, event->now,
+                            event->now - engine->hard_state_at);
     if (installed)
         return finish_install(engine, event->now, update);
     if (!engine->installing && last > engine->durable) {
@@ -279,15 +306,6 @@ static enum hf_err on_persisted(struct hf_engine *engine,
     return err;
 }
 
-/* Forget the same entries as the library: those that the snapshot contains, but
- * not the last `trailing` of them. */
-static void compact_log(struct hf_engine *engine)
-{
-    if (engine->snapshot.index > engine->config.trailing)
-        hf_entries_compact(&engine->log,
-                           engine->snapshot.index - engine->config.trailing);
-}
-
 static enum hf_err on_snapshot_taken(struct hf_engine *engine,
                                      const struct hf_engine_event *event,
                                      struct hf_engine_update *update)
@@ -295,6 +313,7 @@ static enum hf_err on_snapshot_taken(struct hf_engine *engine,
     struct raft_event step = {.type = RAFT_SNAPSHOT,
                               .time = (raft_time)event->now};
     struct raft_snapshot_metadata *metadata = &step.snapshot.metadata;
+    uint64_t trailing;
     enum hf_err err;
 
     if (engine->installing || event->index <= engine->snapshot.index ||
@@ -309,10 +328,11 @@ static enum hf_err on_snapshot_taken(struct hf_engine *engine,
     metadata->index = engine->snapshot.index;
     metadata->term = engine->snapshot.term;
     metadata->configuration_index = engine->snapshot.members_index;
-    step.snapshot.trailing = engine->config.trailing;
+    trailing = count_trailing(engine);
+    step.snapshot.trailing = (unsigned)trailing;
     err = hf_engine_step_library(engine, &step, update);
     if (!err)
-        compact_log(engine);
+        compact_log(engine, trailing);
     return err;
 }
 
@@ -388,6 +408,7 @@ enum hf_err hf_engine_step(struct hf_engine *engine,
         err = step_event(engine, event, update);
     hf_batch_free(engine->arriving);
     engine->arriving = NULL;
+    hf_entries_collect(&engine->log, COLLECT_MAX);
     if (err)
         return err;
     return hf_engine_finish(engine, event->now, event->kind == HF_ENGINE_TICK,

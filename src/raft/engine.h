@@ -6,6 +6,12 @@
  * with the rules in rules.h around it; only the files of the engine use it
  * (library.h).
  *
+ * An *entry* of the log is a command of the caller, the barrier of a new
+ * leader, or a change of the voters; its *index* is its number in the log. A
+ * *term* is the number of a leadership: it has at most one leader. An entry is
+ * *committed* when it is permanent, because a majority of the *voters*, which
+ * all nodes of a cluster are, has it on disk.
+ *
  * What the caller does with an update, in this order:
  *   1. Store what it asks for: hard state, then entries or an installation. All
  *      of it is one write with the number `write`, after all earlier writes.
@@ -41,7 +47,8 @@ struct hf_engine_config {
     uint32_t election_ms;  /* minimum; a timeout is up to twice as long */
     uint32_t heartbeat_ms; /* less than half of election_ms */
     uint32_t inflight_max; /* entries sent to a peer and not acknowledged */
-    uint32_t trailing;     /* entries kept before a snapshot, for slow peers */
+    uint32_t trailing;     /* entries kept before a snapshot, for slow peers;
+                              fewer if they are large */
     uint32_t seed;         /* of the random timeouts */
 };
 
@@ -109,9 +116,9 @@ struct hf_engine_update {
     size_t message_count;
     uint64_t after; /* send the messages when this write is durable; 0: now */
     /* Send the newest durable snapshot to these peers, and send lost parts
-     * again until the peer has all of it or this node no longer leads: the
-     * library may ask again only after half a minute. Ignore a peer that a
-     * later update names while its transfer is in progress. */
+     * again until the peer has all of it, its connection is lost, or this node
+     * no longer leads. Ignore a peer that a later update names while its
+     * transfer is in progress. */
     uint64_t snapshot_peers[HF_RAFT_VOTERS_MAX];
     size_t snapshot_peer_count;
     enum hf_engine_role role;
@@ -135,17 +142,22 @@ struct hf_engine {
     uint64_t durable;     /* index up to which the log is known to be durable */
     uint64_t lost_leader; /* replace it once the log is durable; 0: none */
     uint64_t lost_term;
+    uint64_t granted_term; /* in this term, ... */
+    uint32_t granted;      /* ... these voters, a bit each, voted for us */
     struct hf_writes writes;
     uint64_t last_write, durable_write, hard_state_write;
+    hf_time hard_state_at;    /* when hard_state_write was asked for */
     enum hf_engine_role role; /* as of the last update */
     uint64_t leader;
-    bool installing;
+    bool installing; /* from HF_ENGINE_INSTALL until its write is durable */
     bool started;
     bool failed;
     const char *failure; /* why the engine has failed, or NULL */
-    uint64_t
-        told[HF_RAFT_VOTERS_MAX]; /* commit index that was sent, by voter */
-    struct hf_batch *arriving;    /* entries that a step may append */
+    uint64_t commit_sent[HF_RAFT_VOTERS_MAX]; /* commit index that was sent, by
+                                                 voter */
+    uint64_t unanswered[HF_RAFT_VOTERS_MAX];  /* bytes of entries that were sent
+                                                 since the last APPEND_RESULT */
+    struct hf_batch *arriving; /* entries that a step may append */
     struct raft_entry *library_entries;
     size_t library_capacity;
     struct hf_message *messages;
@@ -165,10 +177,11 @@ void hf_engine_fini(struct hf_engine *engine);
 void hf_engine_first_entry(const struct hf_membership *members,
                            struct hf_buf *data, struct hf_entry *entry);
 
-/* Start, after the stored entries were appended to `engine->log`. The log is
- * kept only if it agrees with the snapshot; see HF_ENGINE_RESET. Returns
- * HF_EINVAL if the members, which are in the snapshot or, without one, in entry
- * 1, are missing or malformed; HF_ENOMEM or HF_ESYSTEM. */
+/* Start the engine, after the caller has appended the stored entries to
+ * `engine->log`. If the log disagrees with the snapshot, the engine empties it,
+ * and the update has HF_ENGINE_RESET. The members are read from the snapshot
+ * or, without one, from entry 1. Returns HF_EINVAL if they are missing or
+ * malformed, HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_engine_start(struct hf_engine *engine,
                             const struct hf_engine_loaded *loaded, hf_time now,
                             struct hf_engine_update *update);
@@ -206,14 +219,13 @@ bool hf_engine_can_read(const struct hf_engine *engine);
  * node does not lead or `peer` is no voter. */
 uint64_t hf_engine_match(const struct hf_engine *engine, uint64_t peer);
 
-/* As the leader, make an append without entries that tells `peer` the commit
- * index. Otherwise a follower learns it with the next append, which is a
- * heartbeat later if there are no commands; so call this for each peer when
- * nothing else is to be sent to it. The caller sends `*message` like those of
- * an update. Returns false if there is nothing to send: this node does not
- * lead, `peer` is not another voter or lacks committed entries, or the commit
- * index was sent already. */
-bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
+/* As the leader, make an append without entries that carries the commit index
+ * to `peer`. Otherwise a follower receives it with the next append, which is a
+ * heartbeat later if there are no commands. The caller sends `*message` like
+ * those of an update. Returns false if there is nothing to send: this node does
+ * not lead, `peer` is not another voter or lacks committed entries, or the
+ * commit index was sent already. */
+bool hf_engine_send_commit(struct hf_engine *engine, uint64_t peer,
                            struct hf_message *message);
 
 #endif

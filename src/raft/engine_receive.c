@@ -97,8 +97,6 @@ static enum hf_err receive_append(struct hf_engine *engine,
     if (append.count > 0) {
         err = hf_engine_prepare_entries(engine, append.entries, append.count,
                                         true);
-        if (!err && !hf_entries_has_room(&engine->log, engine->arriving))
-            err = HF_ELIMIT; /* the leader sends the entries again */
         batch = err ? NULL : raft_malloc(1);
         if (!batch)
             return err ? err : HF_ENOMEM;
@@ -169,6 +167,26 @@ static void receive_result(const struct hf_message *message,
     }
 }
 
+/* Note a vote for this node, a candidate, in the current term. */
+static void note_vote(struct hf_engine *engine,
+                      const struct hf_message *message)
+{
+    const struct hf_membership *members = &engine->members;
+    uint64_t term = hf_engine_term(engine);
+
+    if (!message->vote_result.granted || message->vote_result.pre_vote ||
+        message->term != term || engine->raft->voted_for != engine->config.id)
+        return;
+    if (engine->granted_term != term)
+        engine->granted = 0;
+    engine->granted_term = term;
+    for (size_t i = 0; i < members->count; i++) {
+        if (members->voters[i] == message->peer)
+            engine->granted |= UINT32_C(1) << i;
+    }
+    hf_rules_take_late_vote(engine->raft, members, engine->granted);
+}
+
 /* Returns true if this node leads in `term`, so that a message of another
  * leader of `term` breaks Raft's rule of one leader per term. The library would
  * corrupt its heap on such a message. */
@@ -198,9 +216,11 @@ static enum hf_err receive_kind(struct hf_engine *engine,
     case HF_MESSAGE_VOTE_RESULT:
         if (!hf_rules_takes_vote_result(engine->raft))
             return HF_OK;
+        note_vote(engine, message);
         receive_result(message, event->receive.message);
         break;
     case HF_MESSAGE_APPEND_RESULT:
+        hf_engine_note_answer(engine, message->peer);
         receive_result(message, event->receive.message);
         break;
     default:

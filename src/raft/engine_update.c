@@ -216,9 +216,8 @@ static void convert_request(const struct raft_message *from,
 }
 
 /* Ask the node to send its newest snapshot to `peer`. The library may repeat
- * the request while the snapshot is being sent: list the peer only once per
- * update; hf_transfers_start() ignores a request while a transfer is in
- * progress. */
+ * the request while the snapshot is being sent. List the peer only once per
+ * update; the caller ignores it while a transfer is in progress (engine.h). */
 static void add_snapshot_peer(struct hf_engine_update *update, uint64_t peer)
 {
     for (size_t i = 0; i < update->snapshot_peer_count; i++) {
@@ -304,7 +303,7 @@ enum hf_err hf_engine_step_library(struct hf_engine *engine,
 
 /* Give the write a number, if there is anything to store. Messages wait for the
  * hard state, because a vote that a crash could undo might be given twice. */
-static void number_write(struct hf_engine *engine,
+static void number_write(struct hf_engine *engine, hf_time now,
                          struct hf_engine_update *update)
 {
     unsigned stored = HF_ENGINE_HARD_STATE | HF_ENGINE_ENTRIES |
@@ -320,15 +319,50 @@ static void number_write(struct hf_engine *engine,
                        write.installs ? 1 : update->first);
         update->write = engine->last_write = write.number;
     }
-    if (update->changes & HF_ENGINE_HARD_STATE)
+    if (update->changes & HF_ENGINE_HARD_STATE) {
         engine->hard_state_write = write.number;
+        engine->hard_state_at = now;
+    }
     update->after = hf_engine_after(engine);
+}
+
+/* Returns the element for `peer` of an array by voter, or NULL. */
+static uint64_t *find_by_voter(const struct hf_engine *engine, uint64_t *array,
+                               uint64_t peer)
+{
+    for (size_t i = 0; i < engine->members.count; i++) {
+        if (engine->members.voters[i] == peer)
+            return &array[i];
+    }
+    return NULL;
+}
+
+void hf_engine_note_answer(struct hf_engine *engine, uint64_t peer)
+{
+    uint64_t *unanswered = find_by_voter(engine, engine->unanswered, peer);
+
+    if (unanswered)
+        *unanswered = 0;
+}
+
+/* Count the entries of an append. Returns true if no more may be sent to the
+ * peer before it answers. */
+static bool count_unanswered(struct hf_engine *engine,
+                             const struct hf_message *message)
+{
+    uint64_t *bytes = find_by_voter(engine, engine->unanswered, message->peer);
+
+    for (uint32_t i = 0; bytes && i < message->append.count; i++)
+        *bytes += message->append.entries[i].data.size;
+    return bytes && *bytes >= HF_RAFT_UNANSWERED_BYTES;
 }
 
 /* Add the entries to the append engine->messages[at]. If they are too many or
  * too large for one message, the rest follows in another one, because the
- * library assumes that all entries were sent. `*used` counts the entries in
- * engine->sending. */
+ * library assumes that all entries were sent. But a peer that does not answer
+ * gets no more than HF_RAFT_UNANSWERED_BYTES, or the library would fill its
+ * connection again and again; what is missing then counts as lost. `*used`
+ * counts the entries in engine->sending. */
 static enum hf_err fill_append(struct hf_engine *engine, size_t at,
                                size_t *used)
 {
@@ -341,13 +375,16 @@ static enum hf_err fill_append(struct hf_engine *engine, size_t at,
     struct hf_message *next;
 
     message->append.entries = entries;
+    message->append.count = 0;
+    if (count_unanswered(engine, message))
+        return HF_OK; /* a heartbeat */
     message->append.count =
         (uint32_t)hf_entries_read(&engine->log, message->append.prev_index + 1,
                                   max, HF_RAFT_APPEND_BYTES, entries);
     if (message->append.count == 0)
         return hf_engine_fail(engine, "an entry to send is not in the log");
     *used += message->append.count;
-    if (message->append.count == wanted)
+    if (count_unanswered(engine, message) || message->append.count == wanted)
         return HF_OK;
     rest.append.prev_index += message->append.count;
     rest.append.prev_term =
@@ -387,35 +424,27 @@ static enum hf_err fill_messages(struct hf_engine *engine)
     return HF_OK;
 }
 
-static uint64_t *find_told(struct hf_engine *engine, uint64_t peer)
-{
-    for (size_t i = 0; i < engine->members.count; i++) {
-        if (engine->members.voters[i] == peer)
-            return &engine->told[i];
-    }
-    return NULL;
-}
-
-static void note_told(struct hf_engine *engine)
+static void note_commit_sent(struct hf_engine *engine)
 {
     for (size_t i = 0; i < engine->message_count; i++) {
         const struct hf_message *message = &engine->messages[i];
-        uint64_t *told = message->kind == HF_MESSAGE_APPEND
-                             ? find_told(engine, message->peer)
-                             : NULL;
+        uint64_t *sent =
+            message->kind == HF_MESSAGE_APPEND
+                ? find_by_voter(engine, engine->commit_sent, message->peer)
+                : NULL;
 
-        if (told && *told < message->append.commit)
-            *told = message->append.commit;
+        if (sent && *sent < message->append.commit)
+            *sent = message->append.commit;
     }
 }
 
-bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
+bool hf_engine_send_commit(struct hf_engine *engine, uint64_t peer,
                            struct hf_message *message)
 {
-    uint64_t *told = find_told(engine, peer);
+    uint64_t *sent = find_by_voter(engine, engine->commit_sent, peer);
     uint64_t match = hf_engine_match(engine, peer);
 
-    if (!told || peer == engine->config.id || *told >= engine->commit ||
+    if (!sent || peer == engine->config.id || *sent >= engine->commit ||
         match < engine->commit || hf_entries_term(&engine->log, match) == 0)
         return false;
     *message = (struct hf_message){
@@ -426,7 +455,7 @@ bool hf_engine_tell_commit(struct hf_engine *engine, uint64_t peer,
                    .prev_term = hf_entries_term(&engine->log, match),
                    .commit = engine->commit},
     };
-    *told = engine->commit;
+    *sent = engine->commit;
     return true;
 }
 
@@ -453,15 +482,17 @@ enum hf_err hf_engine_finish(struct hf_engine *engine, hf_time now,
     enum hf_engine_role role = hf_engine_role(engine);
     bool elected = role == HF_ENGINE_LEADER && engine->role != role;
 
-    if (elected)
-        memset(engine->told, 0, sizeof(engine->told));
+    if (elected) {
+        memset(engine->commit_sent, 0, sizeof(engine->commit_sent));
+        memset(engine->unanswered, 0, sizeof(engine->unanswered));
+    }
     if (elected && !(update->changes & HF_ENGINE_ENTRIES) &&
         submit_barrier(engine, now, update))
         return HF_ESYSTEM;
     if (fill_messages(engine))
         return HF_ESYSTEM;
-    note_told(engine);
-    number_write(engine, update);
+    note_commit_sent(engine);
+    number_write(engine, now, update);
     report_commit(engine, update);
     update->role = role;
     update->leader = hf_engine_leader(engine);

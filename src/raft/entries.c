@@ -1,83 +1,39 @@
 #include "raft/entries.h"
 
-#include <stdlib.h>
-
 #include "base/assert.h"
 #include "base/limits.h"
 
-struct hf_batch {
-    size_t size; /* of the allocation */
-    size_t count;
-    struct hf_entry entries[]; /* followed by their bytes */
-};
-
-/* ---- Batches ------------------------------------------------------------*/
-
-struct hf_batch *hf_batch_new(const struct hf_entry *entries, size_t count)
-{
-    size_t size = sizeof(struct hf_batch) + count * sizeof(struct hf_entry);
-    struct hf_batch *batch;
-    uint8_t *bytes;
-
-    HF_ASSERT(count > 0);
-    for (size_t i = 0; i < count; i++)
-        size += entries[i].data.size;
-    batch = malloc(size);
-    if (!batch)
-        return NULL;
-    batch->size = size;
-    batch->count = count;
-    bytes = (uint8_t *)&batch->entries[count];
-    for (size_t i = 0; i < count; i++) {
-        batch->entries[i] = entries[i];
-        batch->entries[i].data.data = bytes;
-        hf_copy(bytes, entries[i].data.data, entries[i].data.size);
-        bytes += entries[i].data.size;
-    }
-    return batch;
-}
-
-void hf_batch_free(struct hf_batch *batch)
-{
-    free(batch);
-}
+#define COLLECT_MIN 16 /* dead batches to free before the ring grows */
 
 /* ---- The ring of slices -------------------------------------------------*/
 
 static struct hf_slice *slice_at(const struct hf_entries *log, size_t i)
 {
-    return &log->slices[(log->head + i) % log->capacity];
+    return hf_ring_at(&log->slices, sizeof(struct hf_slice), i);
 }
 
-static enum hf_err grow_slices(struct hf_entries *log)
+/* Let the first slice that is in the log leave it. */
+static void retire_first(struct hf_entries *log)
 {
-    size_t capacity = log->capacity > 0 ? log->capacity * 2 : 16;
-    struct hf_slice *slices = malloc(capacity * sizeof(*slices));
-
-    if (!slices)
-        return HF_ENOMEM;
-    for (size_t i = 0; i < log->count; i++)
-        slices[i] = *slice_at(log, i);
-    free(log->slices);
-    log->slices = slices;
-    log->head = 0;
-    log->capacity = capacity;
-    return HF_OK;
+    log->bytes -= slice_at(log, log->dead)->batch->size;
+    log->dead++;
 }
 
-static void drop_batch(struct hf_entries *log, struct hf_slice *slice)
+static void drop_last(struct hf_entries *log)
 {
-    log->bytes -= slice->batch->size;
-    hf_batch_free(slice->batch);
-    log->count--;
+    struct hf_batch *batch = slice_at(log, log->slices.count - 1)->batch;
+
+    log->bytes -= batch->size;
+    hf_batch_free(batch);
+    hf_ring_drop_last(&log->slices);
 }
 
 /* The slice that contains `index`, which is in the log. */
 static const struct hf_slice *find_slice(const struct hf_entries *log,
                                          uint64_t index)
 {
-    size_t low = 0;
-    size_t high = log->count;
+    size_t low = log->dead;
+    size_t high = log->slices.count;
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
@@ -95,35 +51,44 @@ static const struct hf_slice *find_slice(const struct hf_entries *log,
 void hf_entries_fini(struct hf_entries *log)
 {
     hf_entries_reset(log, 0, 0);
-    free(log->slices);
+    hf_entries_collect(log, SIZE_MAX);
+    hf_ring_fini(&log->slices);
     *log = (struct hf_entries){0};
+}
+
+size_t hf_entries_bytes_max(const struct hf_entries *log)
+{
+    return log->bytes_max > 0 ? log->bytes_max : HF_RAFT_LOG_BYTES;
 }
 
 bool hf_entries_has_room(const struct hf_entries *log,
                          const struct hf_batch *batch)
 {
-    size_t max = log->bytes_max > 0 ? log->bytes_max : HF_RAFT_LOG_BYTES;
+    size_t max = hf_entries_bytes_max(log);
 
     return batch->size <= max && log->bytes <= max - batch->size;
 }
 
 enum hf_err hf_entries_reserve(struct hf_entries *log)
 {
-    return log->count == log->capacity ? grow_slices(log) : HF_OK;
+    if (log->slices.count == log->slices.capacity)
+        hf_entries_collect(log, COLLECT_MIN);
+    return hf_ring_reserve(&log->slices, sizeof(struct hf_slice));
 }
 
 void hf_entries_attach(struct hf_entries *log, struct hf_batch *batch,
                        size_t skip)
 {
-    HF_ASSERT(log->count < log->capacity);
+    struct hf_slice *slice;
+
     HF_ASSERT(skip < batch->count);
-    *slice_at(log, log->count) = (struct hf_slice){
+    slice = hf_ring_push(&log->slices, sizeof(*slice));
+    *slice = (struct hf_slice){
         .batch = batch,
         .first = log->last + 1,
         .skip = skip,
         .count = batch->count - skip,
     };
-    log->count++;
     log->last += batch->count - skip;
     log->bytes += batch->size;
 }
@@ -134,8 +99,6 @@ enum hf_err hf_entries_append(struct hf_entries *log,
     struct hf_batch *batch = hf_batch_new(entries, count);
     enum hf_err err = batch ? hf_entries_reserve(log) : HF_ENOMEM;
 
-    if (!err && !hf_entries_has_room(log, batch))
-        err = HF_ELIMIT;
     if (err) {
         hf_batch_free(batch);
         return err;
@@ -164,18 +127,35 @@ uint64_t hf_entries_term(const struct hf_entries *log, uint64_t index)
     return index == log->base_index ? log->base_term : 0;
 }
 
+uint64_t hf_entries_count_last(const struct hf_entries *log, uint64_t index,
+                               uint64_t max, size_t bytes)
+{
+    uint64_t count = 0;
+
+    while (count < max) {
+        const struct hf_entry *entry = hf_entries_find(log, index - count);
+        size_t size = entry ? sizeof(*entry) + entry->data.size : 0;
+
+        if (!entry || size > bytes)
+            break;
+        bytes -= size;
+        count++;
+    }
+    return count;
+}
+
 void hf_entries_cut(struct hf_entries *log, uint64_t index)
 {
     HF_ASSERT(index > log->base_index);
     while (log->last >= index) {
-        struct hf_slice *slice = slice_at(log, log->count - 1);
+        struct hf_slice *slice = slice_at(log, log->slices.count - 1);
 
         if (slice->first < index) {
             slice->count = index - slice->first;
             log->last = index - 1;
         } else {
             log->last = slice->first - 1;
-            drop_batch(log, slice);
+            drop_last(log);
         }
     }
 }
@@ -186,8 +166,8 @@ void hf_entries_compact(struct hf_entries *log, uint64_t index)
         return;
     log->base_term = hf_entries_term(log, index);
     log->base_index = index;
-    while (log->count > 0) {
-        struct hf_slice *slice = slice_at(log, 0);
+    while (log->dead < log->slices.count) {
+        struct hf_slice *slice = slice_at(log, log->dead);
 
         if (slice->first + slice->count > index + 1) {
             if (slice->first <= index) {
@@ -197,17 +177,25 @@ void hf_entries_compact(struct hf_entries *log, uint64_t index)
             }
             return;
         }
-        log->head = (log->head + 1) % log->capacity;
-        drop_batch(log, slice);
+        retire_first(log);
     }
 }
 
 void hf_entries_reset(struct hf_entries *log, uint64_t index, uint64_t term)
 {
-    while (log->count > 0)
-        drop_batch(log, slice_at(log, log->count - 1));
+    while (log->dead < log->slices.count)
+        retire_first(log);
     log->base_index = log->last = index;
     log->base_term = term;
+}
+
+void hf_entries_collect(struct hf_entries *log, size_t max)
+{
+    for (; max > 0 && log->dead > 0; max--) {
+        hf_batch_free(slice_at(log, 0)->batch);
+        hf_ring_drop_first(&log->slices);
+        log->dead--;
+    }
 }
 
 size_t hf_entries_read(const struct hf_entries *log, uint64_t first, size_t max,

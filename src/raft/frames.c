@@ -37,7 +37,7 @@ enum hf_frames_verdict hf_frames_check(struct hf_frames *frames,
     if (sender != frames->incarnation)
         *frames = (struct hf_frames){.incarnation = sender};
     if (receiver != incarnation)
-        return HF_FRAMES_GREET;
+        return HF_FRAMES_ANNOUNCE;
     frames->received = number;
     return HF_FRAMES_ACCEPT;
 }

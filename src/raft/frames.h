@@ -8,7 +8,8 @@
  * durable before the first frame is sent.
  *
  * A node learns the incarnation of a peer from the peer's frames. Until then it
- * sends 0 as the receiver's incarnation, and the peer answers with a HELLO. */
+ * sends 0 as the receiver's incarnation, and the peer answers with a frame that
+ * needs no content. */
 #ifndef HF_RAFT_FRAMES_H
 #define HF_RAFT_FRAMES_H
 
@@ -23,9 +24,9 @@ struct hf_frames {
 
 enum hf_frames_verdict {
     HF_FRAMES_ACCEPT,
-    HF_FRAMES_DROP,  /* old, repeated or malformed */
-    HF_FRAMES_GREET, /* drop it, and send a HELLO: the sender does not know our
-                        incarnation */
+    HF_FRAMES_DROP,     /* old, repeated or malformed */
+    HF_FRAMES_ANNOUNCE, /* drop it, and send a frame: the sender does not know
+                           our incarnation */
 };
 
 /* Begin a frame to the peer: append the node's own `id` and `incarnation`, the

@@ -24,6 +24,9 @@ _Static_assert((int)HF_ENTRY_CHANGE == (int)RAFT_CHANGE, "kinds differ");
 _Static_assert(offsetof(struct raft, follower_state.current_leader.id) ==
                    HF_LIBRARY_STATE + 8,
                "struct raft is not that of libraft 0.22");
+_Static_assert(offsetof(struct raft, candidate_state.votes) ==
+                   HF_LIBRARY_STATE + 8,
+               "struct raft is not that of libraft 0.22");
 _Static_assert(offsetof(struct raft, candidate_state.disrupt_leader) ==
                    HF_LIBRARY_STATE + 16,
                "struct raft is not that of libraft 0.22");
@@ -42,6 +45,15 @@ enum {
     LIBRARY_COMMIT = (RAFT_UPDATE_COMMIT_INDEX),
 };
 
+/* ---- engine.c -----------------------------------------------------------*/
+
+/* The library does not export its version. So check that its functions have
+ * stored the values of `config` where the header of version 0.22 expects them;
+ * the fields are spread over the whole of struct raft. A version that differs
+ * in its functions alone is not noticed. */
+bool hf_engine_is_expected_library(struct raft *raft,
+                                   const struct hf_engine_config *config);
+
 /* ---- engine_update.c: one step of the library ---------------------------*/
 
 /* Pass `event` to the library, and add what it changed to `update`. Returns
@@ -57,6 +69,9 @@ enum hf_err hf_engine_fail(struct hf_engine *engine, const char *failure);
 /* Add a message to the update of this step. The caller initialises it. Returns
  * NULL if memory is exhausted. */
 struct hf_message *hf_engine_add_message(struct hf_engine *engine);
+
+/* `peer` has answered an append: more entries may be sent to it. */
+void hf_engine_note_answer(struct hf_engine *engine, uint64_t peer);
 
 /* As the leader, append entries to the log. Returns HF_ELIMIT if commands do
  * not fit into the log, HF_ENOMEM or HF_ESYSTEM. */

@@ -174,8 +174,8 @@ static void decode_vote(struct hf_reader *reader, struct hf_message *message)
     }
 }
 
-static void decode_append_result(struct hf_reader *reader,
-                                 struct hf_message *message)
+static void decode_raft_result(struct hf_reader *reader,
+                               struct hf_message *message)
 {
     if (message->kind == HF_MESSAGE_APPEND_RESULT) {
         message->append_result.rejected = hf_reader_u64(reader);
@@ -200,7 +200,7 @@ static enum hf_err decode_body(struct hf_reader *reader,
         return decode_append(reader, message);
     case HF_MESSAGE_APPEND_RESULT:
     case HF_MESSAGE_VOTE_RESULT:
-        decode_append_result(reader, message);
+        decode_raft_result(reader, message);
         return HF_OK;
     case HF_MESSAGE_VOTE:
     case HF_MESSAGE_TIMEOUT_NOW:

@@ -1,8 +1,8 @@
 /* message.h - what the nodes of a cluster send to each other, as bytes.
  *
  * HELLO belongs to frames.h, ROUND and ECHO to rounds.h, LEADER_LOST to lost.h;
- * all others are of the engine. A frame is a message with the numbers of
- * frames.h before it.
+ * all others are of the engine. Messages are sent in frames, which begin with
+ * the numbers of frames.h.
  *
  * Decoding is safe for any input: it accepts only what encoding can produce,
  * and the engine relies on that (terms and kinds of entries, for example). */

@@ -1,7 +1,5 @@
 #include "raft/rounds.h"
 
-#include <stdlib.h>
-
 #include "base/assert.h"
 
 void hf_rounds_init(struct hf_rounds *rounds, uint64_t id,
@@ -13,7 +11,7 @@ void hf_rounds_init(struct hf_rounds *rounds, uint64_t id,
 
 void hf_rounds_fini(struct hf_rounds *rounds)
 {
-    free(rounds->reads);
+    hf_ring_fini(&rounds->reads);
     *rounds = (struct hf_rounds){0};
 }
 
@@ -22,35 +20,15 @@ void hf_rounds_lead(struct hf_rounds *rounds, uint64_t term)
 {
     rounds->term = term;
     rounds->wanted = false;
-    rounds->head = rounds->count = 0;
+    hf_ring_clear(&rounds->reads);
     memset(rounds->echoed, 0, sizeof(rounds->echoed));
-}
-
-static struct hf_read *read_slot(const struct hf_rounds *rounds, size_t i)
-{
-    HF_ASSERT(rounds->capacity > 0);
-    return &rounds->reads[(rounds->head + i) % rounds->capacity];
 }
 
 static enum hf_err reserve_read(struct hf_rounds *rounds)
 {
-    size_t capacity = rounds->capacity > 0 ? rounds->capacity * 2 : 16;
-    struct hf_read *reads;
-
-    if (rounds->count < rounds->capacity)
-        return HF_OK;
-    if (rounds->count >= HF_RAFT_ROUNDS_MAX)
+    if (rounds->reads.count >= HF_RAFT_ROUNDS_MAX)
         return HF_ELIMIT;
-    reads = malloc(capacity * sizeof(*reads));
-    if (!reads)
-        return HF_ENOMEM;
-    for (size_t i = 0; i < rounds->count; i++)
-        reads[i] = *read_slot(rounds, i);
-    free(rounds->reads);
-    rounds->reads = reads;
-    rounds->head = 0;
-    rounds->capacity = capacity;
-    return HF_OK;
+    return hf_ring_reserve(&rounds->reads, sizeof(struct hf_read));
 }
 
 /* The read waits for the next round: the last one may have been echoed before
@@ -59,12 +37,12 @@ enum hf_err hf_rounds_add(struct hf_rounds *rounds, uint64_t commit,
                           uint64_t tag)
 {
     enum hf_err err = rounds->term > 0 ? reserve_read(rounds) : HF_ESTATE;
+    struct hf_read *read;
 
     if (err)
         return err;
-    *read_slot(rounds, rounds->count) =
-        (struct hf_read){rounds->number + 1, commit, tag};
-    rounds->count++;
+    read = hf_ring_push(&rounds->reads, sizeof(*read));
+    *read = (struct hf_read){rounds->number + 1, commit, tag};
     rounds->wanted = true;
     return HF_OK;
 }
@@ -79,7 +57,7 @@ static void note_echo(struct hf_rounds *rounds, uint64_t voter, uint64_t number)
 
 uint64_t hf_rounds_start(struct hf_rounds *rounds, bool again)
 {
-    if (!rounds->wanted && !(again && rounds->count > 0))
+    if (!rounds->wanted && !(again && rounds->reads.count > 0))
         return 0;
     rounds->wanted = false;
     rounds->number++;
@@ -108,13 +86,12 @@ bool hf_rounds_take(struct hf_rounds *rounds, uint64_t applied,
 {
     const struct hf_read *first;
 
-    if (rounds->count == 0)
+    if (rounds->reads.count == 0)
         return false;
-    first = read_slot(rounds, 0);
+    first = hf_ring_at(&rounds->reads, sizeof(*first), 0);
     if (first->index > applied || !is_echoed(rounds, first->round))
         return false;
     *read = *first;
-    rounds->head = (rounds->head + 1) % rounds->capacity;
-    rounds->count--;
+    hf_ring_drop_first(&rounds->reads);
     return true;
 }

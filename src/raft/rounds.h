@@ -13,6 +13,7 @@
 #ifndef HF_RAFT_ROUNDS_H
 #define HF_RAFT_ROUNDS_H
 
+#include "base/ring.h"
 #include "raft/membership.h"
 
 /* A read that waits: answer it when a majority has echoed round `round` or a
@@ -29,9 +30,8 @@ struct hf_rounds {
     uint64_t term;   /* in which this node leads; 0: it does not */
     uint64_t number; /* of the last round that was started */
     uint64_t echoed[HF_RAFT_VOTERS_MAX]; /* highest round, by voter */
-    bool wanted;           /* a read arrived after the last round was started */
-    struct hf_read *reads; /* in order of arrival; a ring */
-    size_t head, count, capacity;
+    bool wanted;          /* a read arrived after the last round was started */
+    struct hf_ring reads; /* of struct hf_read, in order of arrival */
 };
 
 void hf_rounds_init(struct hf_rounds *rounds, uint64_t id,

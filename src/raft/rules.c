@@ -1,6 +1,7 @@
 #include "raft/rules.h"
 
-#define RETRY_MS 10 /* wait this long instead of a timeout in the past */
+#define RETRY_MS 10   /* wait this long instead of a timeout in the past */
+#define STORED_MAX 10 /* election timeouts that a slow disk adds at most */
 
 bool hf_rules_raise_term(const struct hf_membership *members, uint64_t id,
                          uint64_t *term, uint64_t *vote)
@@ -66,6 +67,40 @@ hf_time hf_rules_next_timeout(const struct raft *raft, hf_time now,
     hf_time timeout = (hf_time)raft_timeout(raft);
 
     return after_timeout && timeout <= now ? now + RETRY_MS : timeout;
+}
+
+void hf_rules_set_snapshot_timeout(struct raft *raft, uint32_t election_ms)
+{
+    raft_set_install_snapshot_timeout(raft, 2 * election_ms);
+}
+
+bool hf_rules_may_time_out(const struct raft *raft, bool is_durable)
+{
+    return is_durable || raft->state == RAFT_LEADER;
+}
+
+void hf_rules_begin_wait(struct raft *raft, hf_time now, hf_time stored_ms)
+{
+    hf_time most = (hf_time)raft->election_timeout * STORED_MAX;
+
+    if (raft->state == RAFT_LEADER || raft->voted_for == 0)
+        return;
+    raft->election_timer_start = (raft_time)now;
+    if (raft->state == RAFT_CANDIDATE)
+        raft->candidate_state.randomized_election_timeout +=
+            (unsigned)(stored_ms < most ? stored_ms : most);
+}
+
+void hf_rules_take_late_vote(struct raft *raft,
+                             const struct hf_membership *members,
+                             uint32_t granted)
+{
+    if (!raft->candidate_state.in_pre_vote)
+        return;
+    raft->candidate_state.in_pre_vote = false;
+    for (size_t i = 0; i < members->count; i++)
+        raft->candidate_state.votes[i].grant =
+            members->voters[i] == raft->id || (granted >> i & 1);
 }
 
 bool hf_rules_is_fatal(int error)

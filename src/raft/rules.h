@@ -59,6 +59,35 @@ uint64_t hf_rules_raise_commit(uint64_t commit, uint64_t of_library);
 hf_time hf_rules_next_timeout(const struct raft *raft, hf_time now,
                               bool after_timeout);
 
+/* Rule 15. A leader that has sent a snapshot and then takes another one ignores
+ * the follower's rejections until a timeout, which is half a minute by default.
+ * If the snapshot or its acknowledgement was lost, the follower gets nothing
+ * until then. With this timeout, it is served after two election timeouts. A
+ * timeout while the snapshot is still being sent does no harm: the caller
+ * ignores the request to send it again. */
+void hf_rules_set_snapshot_timeout(struct raft *raft, uint32_t election_ms);
+
+/* Rule 16. An election must not time out because disks are slow: the candidate
+ * stores its vote before it asks for others, and each voter stores its own
+ * before it answers. hf_rules_may_time_out() returns false while the term and
+ * vote of this node, which does not lead, are not durable. Once they are,
+ * hf_rules_begin_wait() lets the timeout of a candidate or voter start from
+ * `now`; a candidate waits for `stored_ms` more, the time that its own vote
+ * took. Otherwise flushes that take as long as the shortest election timeout
+ * let one election follow another for ever. */
+bool hf_rules_may_time_out(const struct raft *raft, bool is_durable);
+void hf_rules_begin_wait(struct raft *raft, hf_time now, hf_time stored_ms);
+
+/* Rule 17. Count a vote of the current term that arrives after its candidate has
+ * returned to the pre-vote (rule 8): nobody can take it back, but the library
+ * ignores it. Without this, nobody is elected while voters need longer than the
+ * candidate's timeout to store their votes. `granted` are the voters whose votes
+ * of this term have arrived so far, a bit for each of `members`; the grants of
+ * the pre-vote, which are no votes, are dropped. */
+void hf_rules_take_late_vote(struct raft *raft,
+                             const struct hf_membership *members,
+                             uint32_t granted);
+
 /* Rule 13. Any error of a step is fatal: the state is half changed, and the
  * library's assertions are compiled out. So the engine checks its input before
  * the step. */

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
+#include "base/ring.h"
 
 struct hf_write {
     uint64_t number;
@@ -20,9 +20,8 @@ struct hf_write {
 };
 
 struct hf_writes {
-    struct hf_write *ring;
-    size_t head, count, capacity;
-    uint64_t last; /* highest index written so far, durable or not */
+    struct hf_ring ring; /* of struct hf_write */
+    uint64_t last;       /* highest index written so far, durable or not */
 };
 
 /* Free the memory. A zeroed struct is an empty queue. */

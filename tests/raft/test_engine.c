@@ -159,6 +159,20 @@ static void acknowledge(struct one *one, uint64_t from, uint64_t index)
         HF_OK);
 }
 
+/* Node `from`, whose log ends at `last`, rejects entries after `index`. */
+static void reject(struct one *one, uint64_t from, uint64_t index,
+                   uint64_t last)
+{
+    uint64_t term = hf_engine_term(&one->engine);
+
+    assert_int_equal(
+        one_receive(one, from,
+                    (struct hf_message){.kind = HF_MESSAGE_APPEND_RESULT,
+                                        .term = term,
+                                        .append_result = {index, last, 0, 0}}),
+        HF_OK);
+}
+
 static void a_command_is_committed_by_a_majority(void **state)
 {
     struct one one;
@@ -182,7 +196,7 @@ static void a_command_is_committed_by_a_majority(void **state)
     one_fini(&one);
 }
 
-static void an_idle_follower_is_told_what_is_committed(void **state)
+static void an_idle_follower_is_sent_the_commit_index(void **state)
 {
     struct hf_message message;
     struct one one;
@@ -194,15 +208,31 @@ static void an_idle_follower_is_told_what_is_committed(void **state)
     one_elect(&one);
     one_persist(&one);
     acknowledge(&one, 2, 2);
-    assert_false(hf_engine_tell_commit(&one.engine, 3, &message));
-    assert_false(hf_engine_tell_commit(&one.engine, 1, &message));
-    assert_true(hf_engine_tell_commit(&one.engine, 2, &message));
+    assert_false(hf_engine_send_commit(&one.engine, 3, &message));
+    assert_false(hf_engine_send_commit(&one.engine, 1, &message));
+    assert_true(hf_engine_send_commit(&one.engine, 2, &message));
     assert_int_equal(message.peer, 2);
     assert_int_equal(message.append.prev_index, 2);
     assert_int_equal(message.append.prev_term, 2);
     assert_int_equal(message.append.commit, 2);
     assert_int_equal(message.append.count, 0);
-    assert_false(hf_engine_tell_commit(&one.engine, 2, &message));
+    assert_false(hf_engine_send_commit(&one.engine, 2, &message));
+    one_fini(&one);
+}
+
+/* If a follower refused entries, it would not learn either that earlier ones
+ * are committed, and could never compact its log. */
+static void a_full_log_does_not_refuse_entries_of_the_leader(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one.engine.log.bytes_max = 1;
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 1, 1), HF_OK);
+    assert_int_equal(one.engine.log.last, 2);
     one_fini(&one);
 }
 
@@ -215,8 +245,6 @@ static void a_full_log_does_not_prevent_an_election(void **state)
     one_load_first(&one);
     one.engine.log.bytes_max = 1;
     one_start(&one);
-    assert_int_equal(one_append(&one, 2, 2, 1, 1, 1, 1), HF_ELIMIT);
-    assert_int_equal(one.engine.log.last, 1);
     one_elect(&one);
     assert_int_equal(one.engine.log.last, 2);
     one_fini(&one);
@@ -281,6 +309,90 @@ static void large_messages_are_split(void **state)
     one_fini(&one);
 }
 
+/* Returns the bytes of entries for `peer` in the messages of the last step. */
+static uint64_t bytes_sent_to(const struct one *one, uint64_t peer)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < one->update.message_count; i++) {
+        const struct hf_message *message = &one->update.messages[i];
+
+        if (message->peer != peer || message->kind != HF_MESSAGE_APPEND)
+            continue;
+        for (uint32_t j = 0; j < message->append.count; j++)
+            bytes += message->append.entries[j].data.size;
+    }
+    return bytes;
+}
+
+/* Node 3, whose log ends at `last`, receives the messages of the last step, and
+ * answers the last one. Returns where its log ends then. */
+static uint64_t follow(struct one *one, uint64_t last)
+{
+    uint64_t prev_index = 0;
+    bool is_rejected = false;
+
+    for (size_t i = 0; i < one->update.message_count; i++) {
+        const struct hf_message *message = &one->update.messages[i];
+
+        if (message->peer != 3 || message->kind != HF_MESSAGE_APPEND)
+            continue;
+        prev_index = message->append.prev_index;
+        is_rejected = prev_index > last;
+        if (prev_index + message->append.count > last && !is_rejected)
+            last = prev_index + message->append.count;
+    }
+    if (is_rejected)
+        reject(one, 3, prev_index, last);
+    else if (prev_index > 0)
+        acknowledge(one, 3, last);
+    else
+        one_tick_after(one, HEARTBEAT_MS);
+    return last;
+}
+
+/* A peer that does not answer gets heartbeats, and when it answers, all that it
+ * lacks. */
+static void a_silent_peer_gets_a_limited_number_of_bytes(void **state)
+{
+    const uint64_t most = HF_RAFT_UNANSWERED_BYTES + HF_RAFT_APPEND_BYTES;
+    uint64_t sent = 0;
+    uint64_t last = 2; /* of the log of node 3 */
+    unsigned heartbeats = 0;
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one_elect(&one);
+    one_persist(&one);
+    acknowledge(&one, 2, 2);
+    acknowledge(&one, 3, 2);
+    for (unsigned i = 0; i < 40; i++) {
+        assert_int_equal(submit(&one, 1, HF_RAFT_ENTRY_MAX), HF_OK);
+        sent += bytes_sent_to(&one, 3);
+        one_persist(&one);
+        acknowledge(&one, 2, one.engine.log.last);
+        sent += bytes_sent_to(&one, 3);
+        assert_int_equal(one.update.commit, one.engine.log.last);
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        one_tick_after(&one, HEARTBEAT_MS);
+        sent += bytes_sent_to(&one, 3);
+        heartbeats += one_find(&one, HF_MESSAGE_APPEND, 3) != NULL;
+        acknowledge(&one, 2, one.engine.log.last);
+    }
+    assert_true(sent > HF_RAFT_UNANSWERED_BYTES / 2 && sent < most);
+    assert_true(heartbeats > 0);
+    for (unsigned i = 0; i < 100 && last < one.engine.log.last; i++) {
+        last = follow(&one, last);
+        assert_true(bytes_sent_to(&one, 3) < most);
+    }
+    assert_int_equal(last, one.engine.log.last);
+    one_fini(&one);
+}
+
 static void a_full_log_refuses_commands(void **state)
 {
     struct one one;
@@ -318,6 +430,51 @@ static void an_append_is_acknowledged_when_it_is_durable(void **state)
     assert_int_equal(
         one_find(&one, HF_MESSAGE_APPEND_RESULT, 2)->append_result.last_index,
         4);
+    one_fini(&one);
+}
+
+/* G2-09: the entries 2 to 4 of the leader differ from those of this node. Its
+ * heartbeats have the commit index 4: the first one does not match the log, and
+ * the second one does so only up to entry 1. */
+static void entries_that_the_leader_lacks_are_not_committed(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(one_append(&one, 2, 2, 1, 1, 3, 1), HF_OK);
+    one_persist(&one);
+    assert_int_equal(one_append(&one, 3, 3, 4, 3, 0, 4), HF_OK);
+    assert_int_equal(one.update.commit, 1);
+    assert_int_equal(one_append(&one, 3, 3, 1, 1, 0, 4), HF_OK);
+    assert_int_equal(one.update.commit, 1);
+    one_fini(&one);
+}
+
+/* GO-26 */
+static void a_candidate_of_an_older_term_gets_no_vote(void **state)
+{
+    const struct hf_message *result;
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one.loaded.term = 9;
+    one_start(&one);
+    assert_int_equal(
+        one_receive(&one, 2,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE,
+                                        .term = 8,
+                                        .vote = {20, 8, false, false}}),
+        HF_OK);
+    one_persist(&one);
+    result = one_find(&one, HF_MESSAGE_VOTE_RESULT, 2);
+    assert_true(result == NULL || !result->vote_result.granted);
+    assert_int_equal(hf_engine_term(&one.engine), 9);
+    assert_int_equal(one.update.vote, 0);
     one_fini(&one);
 }
 
@@ -416,6 +573,72 @@ static enum hf_err take_snapshot(struct one *one, uint64_t index)
 {
     return one_step(one, (struct hf_engine_event){
                              .kind = HF_ENGINE_SNAPSHOT_TAKEN, .index = index});
+}
+
+/* Large entries before a snapshot must not use up the limit of the log. */
+static void entries_kept_before_a_snapshot_are_limited_in_bytes(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one.engine.config.trailing = 100;
+    one_load_first(&one);
+    one.engine.log.bytes_max = 40000;
+    one_start(&one);
+    one_elect(&one);
+    for (unsigned i = 0; i < 30; i++) {
+        assert_int_equal(submit(&one, 1, 3000), HF_OK);
+        one_persist(&one);
+        acknowledge(&one, 2, one.engine.log.last);
+        if (i % 6 == 5)
+            assert_int_equal(take_snapshot(&one, one.engine.log.last), HF_OK);
+    }
+    /* They may have a quarter of the limit. */
+    assert_int_equal(one.engine.log.base_index, one.engine.log.last - 3);
+    /* The library forgets the same entries: it asks for a snapshot instead. */
+    one_tick_after(&one, HEARTBEAT_MS);
+    reject(&one, 3, one.engine.snapshot.index, 1);
+    assert_int_equal(one.update.snapshot_peer_count, 1);
+    one_fini(&one);
+}
+
+/* Commit a command with the acknowledgement of node 2, and take a snapshot. */
+static void commit_and_take_snapshot(struct one *one)
+{
+    assert_int_equal(submit(one, 1, 10), HF_OK);
+    one_persist(one);
+    acknowledge(one, 2, one->engine.log.last);
+    assert_int_equal(take_snapshot(one, one->engine.log.last), HF_OK);
+}
+
+/* Node 3 was sent a snapshot and has lost it. The leader has another one by
+ * now, and then the library ignores rejections. */
+static void a_follower_that_lost_a_snapshot_is_served_again(void **state)
+{
+    struct one one;
+    bool is_served = false;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one_elect(&one);
+    commit_and_take_snapshot(&one);
+    one_tick_after(&one, HEARTBEAT_MS);
+    reject(&one, 3, one.engine.snapshot.index, 1);
+    assert_int_equal(one.update.snapshot_peer_count, 1);
+    commit_and_take_snapshot(&one);
+    for (unsigned ms = 0; ms < 3 * ELECTION_MS && !is_served;
+         ms += HEARTBEAT_MS) {
+        one_tick_after(&one, HEARTBEAT_MS);
+        is_served = one.update.snapshot_peer_count > 0;
+        acknowledge(&one, 2, one.engine.log.last);
+        reject(&one, 3, one.engine.snapshot.index, 1);
+        is_served |= one.update.snapshot_peer_count > 0;
+    }
+    assert_true(is_served);
+    one_fini(&one);
 }
 
 static void a_snapshot_is_taken_of_what_is_durable_and_committed(void **state)
@@ -650,17 +873,23 @@ int main(void)
         cmocka_unit_test(a_new_leader_appends_a_no_op),
         cmocka_unit_test(a_no_op_with_uncommitted_entries_is_appended_once),
         cmocka_unit_test(a_command_is_committed_by_a_majority),
-        cmocka_unit_test(an_idle_follower_is_told_what_is_committed),
+        cmocka_unit_test(an_idle_follower_is_sent_the_commit_index),
+        cmocka_unit_test(a_full_log_does_not_refuse_entries_of_the_leader),
         cmocka_unit_test(a_full_log_does_not_prevent_an_election),
         cmocka_unit_test(entries_of_earlier_terms_are_not_committed_alone),
         cmocka_unit_test(a_follower_refuses_commands),
         cmocka_unit_test(large_messages_are_split),
+        cmocka_unit_test(a_silent_peer_gets_a_limited_number_of_bytes),
         cmocka_unit_test(a_full_log_refuses_commands),
         cmocka_unit_test(an_append_is_acknowledged_when_it_is_durable),
+        cmocka_unit_test(entries_that_the_leader_lacks_are_not_committed),
+        cmocka_unit_test(a_candidate_of_an_older_term_gets_no_vote),
         cmocka_unit_test(an_overlapping_append_adds_new_entries_only),
         cmocka_unit_test(the_flush_of_replaced_entries_is_not_acknowledged),
         cmocka_unit_test(a_vote_is_sent_after_it_is_durable),
         cmocka_unit_test(messages_of_strangers_are_ignored),
+        cmocka_unit_test(entries_kept_before_a_snapshot_are_limited_in_bytes),
+        cmocka_unit_test(a_follower_that_lost_a_snapshot_is_served_again),
         cmocka_unit_test(a_snapshot_is_taken_of_what_is_durable_and_committed),
         cmocka_unit_test(a_snapshot_is_installed_before_anything_is_applied),
         cmocka_unit_test(a_snapshot_that_the_log_contains_is_not_installed),

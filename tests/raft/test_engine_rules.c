@@ -3,6 +3,7 @@
  * Random simulations reach some of these situations once in thousands of
  * seeds. */
 #include "raft/one_engine.h"
+#include "raft/rules.h"
 
 /* ---- Rule 3 -------------------------------------------------------------*/
 
@@ -73,6 +74,7 @@ static void an_append_from_the_beginning_overwrites_nothing(void **state)
     hf_buf_fini(&members);
 }
 
+/* GO-26 */
 static void an_append_of_an_older_term_is_rejected_as_it_is(void **state)
 {
     struct hf_buf members = {0};
@@ -93,7 +95,7 @@ static void an_append_of_an_older_term_is_rejected_as_it_is(void **state)
 
 /* The candidate has the better log, so it must become the leader; but it must
  * first learn that we are in term 9. */
-static void a_refused_pre_vote_tells_our_term(void **state)
+static void a_refused_pre_vote_reports_our_term(void **state)
 {
     struct one one;
 
@@ -178,6 +180,7 @@ static void a_candidate_that_failed_starts_with_a_pre_vote_again(void **state)
     vote = one_find(&one, HF_MESSAGE_VOTE, 2);
     assert_false(vote->vote.pre_vote);
     assert_int_equal(one.update.term, 2);
+    one_persist(&one);
     /* Nobody votes. */
     for (unsigned i = 0; i < 5; i++) {
         one_tick_after(&one, 2 * ELECTION_MS);
@@ -203,6 +206,7 @@ static void a_failed_replacement_of_the_leader_disrupts_no_more(void **state)
                                                 .peer = 2}),
         HF_OK);
     assert_true(one_find(&one, HF_MESSAGE_VOTE, 3)->vote.disrupt);
+    one_persist(&one);
     one_tick_after(&one, 2 * ELECTION_MS);
     vote = one_find(&one, HF_MESSAGE_VOTE, 3);
     assert_false(vote->vote.disrupt);
@@ -302,6 +306,23 @@ static void each_step_returns_the_next_timeout(void **state)
     one_fini(&one);
 }
 
+/* A timer that is due again at once would keep the caller busy for ever. */
+static void a_timeout_in_the_past_is_delayed_after_a_timeout(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    one.now += 10000;
+    assert_true(hf_rules_next_timeout(one.engine.raft, one.now, false) <
+                one.now);
+    assert_true(hf_rules_next_timeout(one.engine.raft, one.now, true) >
+                one.now);
+    one_fini(&one);
+}
+
 static void a_contradiction_stops_the_engine(void **state)
 {
     struct one one;
@@ -332,6 +353,160 @@ static void a_second_leader_of_our_term_stops_the_engine(void **state)
     one_fini(&one);
 }
 
+/* ---- Rules 16 and 17 ----------------------------------------------------*/
+
+/* Let node 1 win the pre-vote of term 2, of three nodes or five. It has asked
+ * for votes then, and its own vote is not durable. */
+static void one_stand(struct one *one, uint64_t voters)
+{
+    one_init(one, voters);
+    one_load_first(one);
+    one_start(one);
+    one_tick_after(one, 2 * ELECTION_MS);
+    for (uint64_t i = 2; i <= voters / 2 + 1; i++)
+        assert_int_equal(
+            one_receive(one, i,
+                        (struct hf_message){.kind = HF_MESSAGE_VOTE_RESULT,
+                                            .term = 2,
+                                            .vote_result = {true, true, 0, 0}}),
+            HF_OK);
+    assert_false(one_find(one, HF_MESSAGE_VOTE, 2)->vote.pre_vote);
+    assert_int_equal(hf_engine_term(&one->engine), 2);
+}
+
+static void one_receive_vote(struct one *one, uint64_t from, uint64_t term)
+{
+    assert_int_equal(
+        one_receive(one, from,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE_RESULT,
+                                        .term = term,
+                                        .vote_result = {true, false, 0, 0}}),
+        HF_OK);
+}
+
+/* It waits for its own vote, and for as long again: the voters have to store
+ * theirs. */
+static void a_candidate_waits_for_slow_disks(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_stand(&one, 3);
+    for (unsigned i = 0; i < 10; i++) {
+        one_tick_after(&one, ELECTION_MS);
+        assert_int_equal(one.update.message_count, 0);
+        assert_true(one.update.timeout > one.now);
+    }
+    one_persist(&one);
+    one_tick_after(&one, 10 * ELECTION_MS);
+    assert_int_equal(one.update.message_count, 0);
+    one_tick_after(&one, 2 * ELECTION_MS);
+    assert_true(one_find(&one, HF_MESSAGE_VOTE, 2)->vote.pre_vote);
+    one_fini(&one);
+}
+
+static void a_voter_does_not_stand_before_its_vote_is_durable(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    one_load_first(&one);
+    one_start(&one);
+    assert_int_equal(
+        one_receive(&one, 2,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE,
+                                        .term = 2,
+                                        .vote = {1, 1, false, false}}),
+        HF_OK);
+    assert_true(one.update.messages[0].vote_result.granted);
+    one_tick_after(&one, 4 * ELECTION_MS);
+    assert_int_equal(one.update.message_count, 0);
+    one_persist(&one);
+    one_tick_after(&one, ELECTION_MS - 1);
+    assert_int_equal(one.update.message_count, 0);
+    one_tick_after(&one, ELECTION_MS + 1);
+    assert_true(one_find(&one, HF_MESSAGE_VOTE, 3)->vote.pre_vote);
+    one_fini(&one);
+}
+
+static void a_late_vote_elects(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_stand(&one, 3);
+    one_persist(&one);
+    one_tick_after(&one, 2 * ELECTION_MS);
+    assert_true(one_find(&one, HF_MESSAGE_VOTE, 2)->vote.pre_vote);
+    one_receive_vote(&one, 3, 2);
+    assert_int_equal(hf_engine_role(&one.engine), HF_ENGINE_LEADER);
+    assert_int_equal(hf_engine_term(&one.engine), 2);
+    one_fini(&one);
+}
+
+/* A grant of the pre-vote of term 3 is no vote in term 2. */
+static void grants_of_a_pre_vote_are_no_late_votes(void **state)
+{
+    struct one one;
+
+    (void)state;
+    one_stand(&one, 5);
+    one_persist(&one);
+    one_receive_vote(&one, 2, 2);
+    one_tick_after(&one, 2 * ELECTION_MS);
+    assert_int_equal(
+        one_receive(&one, 3,
+                    (struct hf_message){.kind = HF_MESSAGE_VOTE_RESULT,
+                                        .term = 3,
+                                        .vote_result = {true, true, 0, 0}}),
+        HF_OK);
+    one_receive_vote(&one, 2, 2);
+    assert_int_equal(hf_engine_role(&one.engine), HF_ENGINE_CANDIDATE);
+    one_receive_vote(&one, 4, 1);
+    assert_int_equal(hf_engine_role(&one.engine), HF_ENGINE_CANDIDATE);
+    one_receive_vote(&one, 5, 2);
+    assert_int_equal(hf_engine_role(&one.engine), HF_ENGINE_LEADER);
+    one_fini(&one);
+}
+
+/* ---- The version of the library -----------------------------------------*/
+
+/* Each of these fields would be elsewhere in a struct raft of another
+ * layout. */
+static void a_library_of_another_layout_is_not_expected(void **state)
+{
+    struct hf_engine_config config;
+    struct raft *raft;
+    struct one one;
+
+    (void)state;
+    one_init(&one, 3);
+    config = one.engine.config;
+    raft = one.engine.raft;
+    assert_true(hf_engine_is_expected_library(raft, &config));
+    config.id++;
+    assert_false(hf_engine_is_expected_library(raft, &config));
+    config = one.engine.config;
+    config.election_ms++;
+    assert_false(hf_engine_is_expected_library(raft, &config));
+    config = one.engine.config;
+    config.heartbeat_ms++;
+    assert_false(hf_engine_is_expected_library(raft, &config));
+    config = one.engine.config;
+    config.inflight_max++;
+    assert_false(hf_engine_is_expected_library(raft, &config));
+    config = one.engine.config;
+    raft->pre_vote = false;
+    assert_false(hf_engine_is_expected_library(raft, &config));
+    raft->pre_vote = true;
+    raft->follower_state.randomized_election_timeout = 2 * ELECTION_MS + 1;
+    assert_false(hf_engine_is_expected_library(raft, &config));
+    raft->follower_state.randomized_election_timeout = ELECTION_MS;
+    assert_true(hf_engine_is_expected_library(raft, &config));
+    one_fini(&one);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -339,7 +514,7 @@ int main(void)
         cmocka_unit_test(an_append_from_before_the_snapshot_is_accepted),
         cmocka_unit_test(an_append_from_the_beginning_overwrites_nothing),
         cmocka_unit_test(an_append_of_an_older_term_is_rejected_as_it_is),
-        cmocka_unit_test(a_refused_pre_vote_tells_our_term),
+        cmocka_unit_test(a_refused_pre_vote_reports_our_term),
         cmocka_unit_test(
             a_candidate_learns_a_higher_term_from_a_refused_pre_vote),
         cmocka_unit_test(a_follower_ignores_results_of_votes),
@@ -350,8 +525,14 @@ int main(void)
         cmocka_unit_test(nothing_is_sent_to_a_forgotten_leader),
         cmocka_unit_test(a_delayed_append_does_not_lower_the_commit_index),
         cmocka_unit_test(each_step_returns_the_next_timeout),
+        cmocka_unit_test(a_timeout_in_the_past_is_delayed_after_a_timeout),
         cmocka_unit_test(a_contradiction_stops_the_engine),
         cmocka_unit_test(a_second_leader_of_our_term_stops_the_engine),
+        cmocka_unit_test(a_candidate_waits_for_slow_disks),
+        cmocka_unit_test(a_voter_does_not_stand_before_its_vote_is_durable),
+        cmocka_unit_test(a_late_vote_elects),
+        cmocka_unit_test(grants_of_a_pre_vote_are_no_late_votes),
+        cmocka_unit_test(a_library_of_another_layout_is_not_expected),
     };
 
     return hf_test_main("engine rules", cases, HF_TEST_COUNT(cases), 0);

@@ -91,7 +91,7 @@ static void memory_of_forgotten_batches_is_freed(void **state)
         if (log.last > 50)
             hf_entries_compact(&log, log.last - 50);
     }
-    assert_true(log.capacity <= 16);
+    assert_true(log.slices.capacity <= 16);
     assert_int_equal(log.last, 10000);
     hf_entries_fini(&log);
 }
@@ -133,15 +133,70 @@ static void the_log_has_a_limit(void **state)
 {
     struct hf_entry entry = {1, HF_ENTRY_COMMAND, {NULL, 0}};
     struct hf_entries log = {.bytes_max = 1000};
-    uint64_t last;
+    struct hf_batch *batch = hf_batch_new(&entry, 1);
 
     (void)state;
-    while (hf_entries_append(&log, &entry, 1) == HF_OK)
-        assert_true(log.bytes <= 1000);
-    assert_int_equal(hf_entries_append(&log, &entry, 1), HF_ELIMIT);
-    last = log.last;
-    hf_entries_compact(&log, last);
-    assert_int_equal(hf_entries_append(&log, &entry, 1), HF_OK);
+    while (hf_entries_has_room(&log, batch)) {
+        append(&log, 1, 1);
+        assert_true(log.last < 1000);
+    }
+    assert_true(log.bytes <= 1000);
+    append(&log, 1, 1); /* a follower stores what its leader has accepted */
+    assert_false(hf_entries_has_room(&log, batch));
+    hf_entries_compact(&log, log.last);
+    assert_true(hf_entries_has_room(&log, batch));
+    hf_batch_free(batch);
+    hf_entries_fini(&log);
+}
+
+static void the_last_entries_are_counted_by_number_and_bytes(void **state)
+{
+    struct hf_entry entry = {1, HF_ENTRY_COMMAND, {"0123456789", 10}};
+    size_t size = sizeof(entry) + entry.data.size;
+    struct hf_entries log = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(hf_entries_append(&log, &entry, 1), HF_OK);
+    hf_entries_compact(&log, 5);
+    assert_int_equal(hf_entries_count_last(&log, 15, 4, SIZE_MAX), 4);
+    assert_int_equal(hf_entries_count_last(&log, 15, 4, 3 * size), 3);
+    assert_int_equal(hf_entries_count_last(&log, 15, 4, 3 * size - 1), 2);
+    assert_int_equal(hf_entries_count_last(&log, 15, 4, 0), 0);
+    assert_int_equal(hf_entries_count_last(&log, 15, 100, SIZE_MAX), 10);
+    assert_int_equal(hf_entries_count_last(&log, 5, 4, SIZE_MAX), 0);
+    assert_int_equal(hf_entries_count_last(&log, 21, 4, SIZE_MAX), 0);
+    hf_entries_fini(&log);
+}
+
+/* Freeing a long log takes long, so it is done a little at a time. */
+static void compacted_entries_are_freed_a_few_at_a_time(void **state)
+{
+    struct hf_entries log = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < 100; i++)
+        append(&log, 1, 1);
+    hf_entries_compact(&log, 90);
+    assert_int_equal(log.dead, 90);
+    assert_int_equal(hf_entries_count_last(&log, 100, 100, SIZE_MAX), 10);
+    hf_entries_collect(&log, 30);
+    assert_int_equal(log.dead, 60);
+    append(&log, 2, 1);
+    hf_entries_cut(&log, 95);
+    append(&log, 3, 2);
+    assert_int_equal(hf_entries_term(&log, 94), 1);
+    assert_int_equal(hf_entries_term(&log, 95), 3);
+    hf_entries_reset(&log, 50, 3); /* to an index before those of the batches */
+    assert_int_equal(log.bytes, 0);
+    append(&log, 4, 3);
+    assert_int_equal(hf_entries_term(&log, 50), 3);
+    assert_int_equal(hf_entries_term(&log, 51), 4);
+    assert_int_equal(hf_entries_term(&log, 53), 4);
+    hf_entries_collect(&log, SIZE_MAX);
+    assert_int_equal(log.dead, 0);
+    assert_int_equal(log.slices.count, 1);
+    assert_int_equal(hf_entries_term(&log, 52), 4);
     hf_entries_fini(&log);
 }
 
@@ -175,6 +230,7 @@ static void random_changes_agree_with_an_array(void **state)
             for (uint64_t j = log.last - count + 1; j <= log.last; j++)
                 terms[j] = term;
         }
+        hf_entries_collect(&log, hf_random_below(&random, 2));
         for (uint64_t j = log.base_index + 1; j <= log.last; j++)
             assert_int_equal(hf_entries_term(&log, j), terms[j]);
     }
@@ -269,7 +325,9 @@ int main(void)
         cmocka_unit_test(memory_of_forgotten_batches_is_freed),
         cmocka_unit_test(a_part_of_a_batch_is_attached),
         cmocka_unit_test(reads_are_limited_by_count_and_bytes),
+        cmocka_unit_test(compacted_entries_are_freed_a_few_at_a_time),
         cmocka_unit_test(the_log_has_a_limit),
+        cmocka_unit_test(the_last_entries_are_counted_by_number_and_bytes),
         cmocka_unit_test(random_changes_agree_with_an_array),
         cmocka_unit_test(one_flush_makes_many_writes_durable),
         cmocka_unit_test(replaced_entries_are_not_durable),

@@ -241,7 +241,7 @@ static enum hf_frames_verdict arrive(struct hf_frames *frames,
 }
 
 /* Node 2 sends a HELLO, so that node 1 learns its incarnation. */
-static void greet(struct pair *pair)
+static void send_hello(struct pair *pair)
 {
     struct hf_buf buf = {0};
 
@@ -255,9 +255,9 @@ static struct pair connect_pair(void)
     struct pair pair = {.one = 10, .two = 20};
     struct hf_buf buf = send_to_two(&pair);
 
-    assert_int_equal(arrive(&pair.at_two, pair.two, &buf), HF_FRAMES_GREET);
+    assert_int_equal(arrive(&pair.at_two, pair.two, &buf), HF_FRAMES_ANNOUNCE);
     hf_buf_fini(&buf);
-    greet(&pair);
+    send_hello(&pair);
     return pair;
 }
 
@@ -288,10 +288,10 @@ static void frames_of_an_earlier_incarnation_are_dropped(void **state)
     pair.one = 11; /* node 1 restarts */
     pair.at_one = (struct hf_frames){0};
     new = send_to_two(&pair);
-    assert_int_equal(arrive(&pair.at_two, 20, &new), HF_FRAMES_GREET);
+    assert_int_equal(arrive(&pair.at_two, 20, &new), HF_FRAMES_ANNOUNCE);
     assert_int_equal(arrive(&pair.at_two, 20, &old), HF_FRAMES_DROP);
     hf_buf_fini(&new);
-    greet(&pair);
+    send_hello(&pair);
     new = send_to_two(&pair);
     assert_int_equal(arrive(&pair.at_two, 20, &new), HF_FRAMES_ACCEPT);
     hf_buf_fini(&new);
@@ -306,9 +306,9 @@ static void frames_to_an_earlier_incarnation_are_dropped(void **state)
     (void)state;
     pair.two = 21; /* node 2 restarts */
     pair.at_two = (struct hf_frames){0};
-    assert_int_equal(arrive(&pair.at_two, 21, &old), HF_FRAMES_GREET);
+    assert_int_equal(arrive(&pair.at_two, 21, &old), HF_FRAMES_ANNOUNCE);
     hf_buf_fini(&old);
-    greet(&pair);
+    send_hello(&pair);
     old = send_to_two(&pair);
     assert_int_equal(arrive(&pair.at_two, 21, &old), HF_FRAMES_ACCEPT);
     hf_buf_fini(&old);

@@ -1,5 +1,5 @@
-/* network.h - a simulated network: frames are delayed, lost, repeated, overtaken
- * and cut off, as a seed decides. */
+/* network.h - a simulated network: frames are delayed, lost, repeated,
+ * overtaken and cut off, as a seed decides. */
 #ifndef HF_TESTS_SIM_NETWORK_H
 #define HF_TESTS_SIM_NETWORK_H
 

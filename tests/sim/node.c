@@ -108,8 +108,8 @@ static void send_snapshot(struct sim_node *node, uint64_t peer)
     hf_buf_u64(&outgoing->frame, snapshot->hash);
 }
 
-/* Send snapshots again until they are acknowledged. The library repeats its
- * request only after half a minute, which is too late for a lost snapshot. */
+/* Send snapshots again until they are acknowledged, as src/node/transfers_out.c
+ * does. The library waits much longer before it asks again. */
 static void repeat_snapshots(struct sim_node *node)
 {
     for (unsigned i = 0; i < node->members.count; i++) {
@@ -239,12 +239,12 @@ static void check_entries(struct sim_node *node)
 }
 
 /* Send the commit index to followers to which no append has sent it yet. */
-static void tell_commits(struct sim_node *node)
+static void send_commits(struct sim_node *node)
 {
     struct hf_message message;
 
     for (size_t i = 0; i < node->members.count; i++) {
-        if (hf_engine_tell_commit(&node->engine, node->members.voters[i],
+        if (hf_engine_send_commit(&node->engine, node->members.voters[i],
                                   &message))
             sim_node_send(node, &message, hf_engine_after(&node->engine));
     }
@@ -265,7 +265,7 @@ static void obey_update(struct sim_node *node,
         node->is_sending[update->snapshot_peers[i] - 1] = true;
     if (update->snapshot_peer_count > 0)
         repeat_snapshots(node);
-    tell_commits(node);
+    send_commits(node);
     sim_node_send_outbox(node);
     follow_role(node, update);
     if (update->changes & HF_ENGINE_RESTORE) {

@@ -124,7 +124,7 @@ static void receive_message(struct sim_node *node,
     }
 }
 
-static void greet(struct sim_node *node, uint64_t peer)
+static void send_hello(struct sim_node *node, uint64_t peer)
 {
     sim_node_send(node,
                   &(struct hf_message){.kind = HF_MESSAGE_HELLO, .peer = peer},
@@ -146,8 +146,8 @@ hf_time sim_node_deliver(struct sim_node *node, unsigned from,
     assert_int_equal(hf_frames_sender(&reader), from + 1);
     verdict = hf_frames_check(&node->frames[from], node->storage.incarnation,
                               &reader);
-    if (verdict == HF_FRAMES_GREET)
-        greet(node, from + 1);
+    if (verdict == HF_FRAMES_ANNOUNCE)
+        send_hello(node, from + 1);
     if (verdict != HF_FRAMES_ACCEPT)
         return 0;
     if (reader.size > 0 && reader.data[0] == SIM_NODE_SNAPSHOT) {

@@ -1,5 +1,5 @@
-/* schedule.h - simulated time: events that happen at their times, and nothing in
- * between.
+/* schedule.h - simulated time: events that happen at their times, and nothing
+ * in between.
  *
  * Events of the same time happen in the order in which they were scheduled, so
  * that a seed reproduces a run. An event is embedded in what it belongs to. */
