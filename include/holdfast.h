@@ -462,10 +462,11 @@ static inline void hf_lock_opts_init(struct hf_lock_opts *opts)
     hf_lock_opts_fill(opts, sizeof(*opts));
 }
 
-/* Change the defaults of this process: times and flags, not members that are
- * pointers. Existing handles keep their options; forked children inherit the
- * defaults. NULL restores the library's defaults. If options contradict each
- * other, this returns HF_EINVAL and sets opts->error. */
+/* Change the defaults of this process: times and flags. `value`, `note`,
+ * `error` and the callback have no defaults. Existing handles keep their
+ * options; forked children inherit the defaults. NULL restores the library's
+ * defaults. Returns HF_EINVAL, and says why in opts->error, if an option is out
+ * of range or two contradict each other. */
 HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
 
 /* Acquire the lock on `key`, waiting up to opts->wait_ms for it.

@@ -1,6 +1,7 @@
 /* acquire.c - one claim on a key, from the first request to its result. */
 #include "client/acquire.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/client.h"
@@ -20,18 +21,18 @@ static void set_acquire_timer(struct hf_lock *lock, hf_time at)
 
 /* ---- Completing a claim -------------------------------------------------*/
 
-/* Report the result to the threads in hf_lock_wait() and to the claimant. If a
+/* Report the result to the threads in hf_lock_wait() and to the caller. If a
  * release was requested meanwhile, start it, or fail it with `err`. */
 static void finish_claim(struct hf_lock *lock, enum hf_err err,
                          const char *text)
 {
-    struct hf_claimant *claimant = lock->claimant;
+    struct hf_acquire_caller *caller = lock->caller;
     struct hf_future *releasing = lock->releasing;
     struct hf_dlist *link;
 
     hf_handle_ref(lock); /* answering may drop the last reference */
     lock->claim_result = err;
-    lock->claimant = NULL;
+    lock->caller = NULL;
     if (err)
         hf_handle_set_failure(lock, err, text);
     while ((link = hf_dlist_take(&lock->claim_waiters))) {
@@ -41,15 +42,15 @@ static void finish_claim(struct hf_lock *lock, enum hf_err err,
         waiter->err = err;
         hf_loop_release(&waiter->blocked);
     }
-    if (claimant) {
+    if (caller) {
         if (!err)
-            lock->answered = claimant;
-        if (claimant->out && !err) {
-            *claimant->out = lock;
-            claimant->granted = true;
+            lock->answered = caller;
+        if (caller->out && !err) {
+            *caller->out = lock;
+            caller->granted = true;
             lock->user_has_reference = true;
         }
-        hf_future_answer(&claimant->future, err, text);
+        hf_future_answer(&caller->future, err, text);
     }
     if (releasing && !err) {
         hf_release_begin(lock);
@@ -75,6 +76,11 @@ void hf_acquire_withdraw_in_background(struct hf_lock *lock)
 {
     hf_time until = HF_NEVER;
 
+    /* A push inside hf_withdrawal_start() must not find the claim: it would be
+     * reported as held, although it is canceled. */
+    hf_waiting_remove(lock);
+    if (lock->phase == HF_ACQUIRE_REQUESTING)
+        lock->phase = HF_ACQUIRE_WITHDRAWING;
     if (lock->wait_ms == 0)
         until = hf_drift_expired_by(hf_client_now(lock->client), lock->ttl_ms);
     hf_withdrawal_start(lock->client, hf_handle_key(lock), &lock->nonce, until);
@@ -199,6 +205,12 @@ void hf_acquire_resume(struct hf_lock *lock)
     hf_loop_flush(lock->client);
 }
 
+static void set_refusal_text(struct hf_lock *lock, const char *text)
+{
+    free(lock->refusal_text);
+    lock->refusal_text = text ? strdup(text) : NULL;
+}
+
 void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
 {
     uint32_t wait_ms =
@@ -215,7 +227,7 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
     hf_call_abandon(&lock->call);
     set_acquire_timer(lock, HF_NEVER);
     lock->refusal = why;
-    lock->refusal_text = NULL;
+    set_refusal_text(lock, NULL);
     hf_handle_fill_command(lock, &lock->call, HF_COMMAND_CANCEL);
     hf_call_start(&lock->call,
                   hf_time_add(hf_client_now(lock->client), wait_ms));
@@ -270,8 +282,8 @@ static void confirm_grant(struct hf_lock *lock, uint64_t token)
 static void withdraw_late_grant(struct hf_lock *lock)
 {
     hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
-    lock->refusal_text = "the lock was granted, but ttl_ms had passed when "
-                         "the answer arrived; use a longer ttl";
+    set_refusal_text(lock, "the lock was granted, but ttl_ms had passed when "
+                           "the answer arrived; use a longer ttl");
 }
 
 /* Report the grant, unless too little validity is left: if validity has already
@@ -343,6 +355,19 @@ static bool is_final_error(enum hf_err err)
     return err == HF_EPROTO || err == HF_EINVAL;
 }
 
+/* A copy of the LOCK was refused with `err`, but an earlier copy is in doubt. It
+ * may have been executed, or may still arrive: the server keeps no result for
+ * errors such as HF_ENOMEM, so it would execute that copy as a new command. */
+static void withdraw_refused(struct hf_lock *lock, enum hf_err err,
+                             const char *cause)
+{
+    char *text = cause ? strdup(cause) : NULL;
+
+    hf_acquire_withdraw(lock, err); /* clears `cause` */
+    set_refusal_text(lock, text);
+    free(text);
+}
+
 static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
 {
     bool polling = lock->phase == HF_ACQUIRE_POLLING;
@@ -361,11 +386,12 @@ static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)
         hf_acquire_refuse(lock, HF_ETIMEDOUT, NULL);
+    else if (lock->call.in_doubt && !polling && err != HF_EBUSY)
+        withdraw_refused(lock, err, answer->cause);
     else {
-        /* A claim that was polling may still be in the queue. If an earlier
-         * copy of the LOCK is in doubt, it may still arrive and enter the
-         * queue: the server keeps no result for errors such as HF_ENOMEM, so
-         * it would execute that copy as a new command. */
+        /* A claim that was polling may still be in the queue. If HF_EBUSY
+         * answers a repeated LOCK, no copy of it has been granted, but one may
+         * still arrive. */
         if (polling || lock->call.in_doubt)
             hf_acquire_withdraw_in_background(lock);
         hf_acquire_refuse(lock, err, answer->cause);
@@ -382,7 +408,6 @@ static void restart_claim(struct hf_lock *lock)
      * validity counted from the start of this turn, it would end before the
      * next grant arrives. */
     hf_client_reset_now(lock->client);
-    hf_waiting_remove(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
     hf_acquire_withdraw_in_background(lock);

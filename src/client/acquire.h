@@ -49,7 +49,7 @@ struct hf_acquire_waiter {
 };
 
 /* The public call that started a claim and receives its result. */
-struct hf_claimant {
+struct hf_acquire_caller {
     struct hf_future future;
     struct hf_lock *lock;
     struct hf_lock **out; /* where hf_acquire_start() returns the handle */
@@ -58,7 +58,7 @@ struct hf_claimant {
 
 /* Start a claim with a new nonce. `lock` is idle or lost. Fails with HF_ESYSTEM
  * if no random bytes are available, and then leaves lock->state unchanged. If a
- * caller waits for the result, set lock->claimant before this call, because a
+ * caller waits for the result, set lock->caller before this call, because a
  * push inside it may complete the claim. */
 enum hf_err hf_acquire_begin(struct hf_lock *lock);
 
@@ -75,7 +75,7 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why);
 /* Cancel the claim in the background (withdrawal.h) without waiting for the
  * answer. If the claim may be queued, CANCEL is repeated until it is confirmed,
  * because a queued claim never expires; otherwise until the lease has
- * expired. */
+ * expired. A grant of the claim that arrives from now on is ignored. */
 void hf_acquire_withdraw_in_background(struct hf_lock *lock);
 
 /* Complete the claim with `err`. The handle becomes idle. `text` is the error

@@ -174,6 +174,7 @@ static void start_call(struct hf_call *call)
     call->renumber = false;
     call->expired_unsent = false;
     call->request.progress = 0;
+    call->request.first_sent = HF_NEVER;
     call->request.command.session = 0;
     if (is_numbered(call))
         send_numbered(call);
@@ -329,6 +330,28 @@ static void on_session_gone(struct hf_call *call)
     }
 }
 
+/* Returns true if `err` is the result of a command that was executed, and not a
+ * reason for which the server or the strategy has refused this copy of it. */
+static bool is_result(enum hf_err err)
+{
+    return err == HF_OK || err == HF_EBUSY || err == HF_ENOTHELD ||
+           err == HF_ENOTOWNER || err == HF_EEXPIRED || err == HF_EMISMATCH ||
+           err == HF_EFORCED;
+}
+
+/* A refusal concerns one copy of a command. If another copy is in doubt, the
+ * command may have been executed all the same. The owner of a LOCK withdraws
+ * the claim in that case, and RENEW and CANCEL may be executed twice. */
+static bool is_still_in_doubt(const struct hf_call *call, enum hf_err err)
+{
+    const struct hf_request *request = &call->request;
+
+    return call->in_doubt && !is_result(err) &&
+           request->kind == HF_REQUEST_COMMAND &&
+           request->command.kind != HF_COMMAND_LOCK &&
+           !may_run_twice(&request->command);
+}
+
 static void on_answer(struct hf_request *request)
 {
     struct hf_call *call = HF_CONTAINER(request, struct hf_call, request);
@@ -339,7 +362,7 @@ static void on_answer(struct hf_request *request)
     else if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
         retry_or_fail(call, err);
     else
-        settle_call(call, err);
+        settle_call(call, is_still_in_doubt(call, err) ? HF_EINDOUBT : err);
 }
 
 /* Called when the timer of the call has fired. For hf_call_start_queued(),

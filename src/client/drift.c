@@ -2,7 +2,7 @@
 
 /* The least time that one clock counts while another clock, whose rate may
  * differ by 2 %, counts `span`. */
-static uint64_t shorten(uint64_t span)
+static uint64_t shorten_by_drift(uint64_t span)
 {
     return span - (span + 49) / 50;
 }
@@ -16,13 +16,14 @@ hf_time hf_drift_lease_base(const struct hf_anchor *anchor, hf_time first_sent)
 {
     if (!anchor->known)
         return first_sent;
-    return hf_time_add(anchor->sent, shorten(anchor->age_ms));
+    return hf_time_add(anchor->sent, shorten_by_drift(anchor->age_ms));
 }
 
 hf_time hf_drift_valid_until(hf_time base, hf_time answer, uint32_t ttl_ms)
 {
     hf_time by_answer = hf_time_add(answer, ttl_ms);
-    hf_time by_lease = hf_time_add(base, shorten(hf_drift_lease_ms(ttl_ms)));
+    hf_time by_lease =
+        hf_time_add(base, shorten_by_drift(hf_drift_lease_ms(ttl_ms)));
 
     return by_answer < by_lease ? by_answer : by_lease;
 }

@@ -123,6 +123,7 @@ static void destroy_handle(struct hf_lock *lock)
     client->host.ops->timer_remove(&client->host, &lock->timer);
     hf_dlist_remove(&lock->callback.link);
     hf_dlist_remove(&lock->link);
+    free(lock->refusal_text);
     free(lock->failure_text);
     explicit_bzero(&lock->nonce, sizeof(lock->nonce));
     free(lock);

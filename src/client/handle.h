@@ -52,13 +52,13 @@ struct hf_lock {
     uint32_t held_ttl_ms;     /* the ttl of the lease that was last confirmed */
     uint32_t position;        /* in the queue; 0: not queued */
     enum hf_err refusal;      /* result of a claim that is being withdrawn */
-    const char *refusal_text; /* a static string; NULL: hf_err_text() */
+    char *refusal_text;       /* allocated; NULL: hf_err_text() */
     enum hf_err claim_result; /* result of the last completed claim */
     bool was_claimed;
-    struct hf_claimant *claimant;  /* caller of the pending claim, or NULL */
-    struct hf_claimant *answered;  /* the claimant of the granted claim, until
-                                      its caller has the result */
-    struct hf_dlist claim_waiters; /* threads in hf_lock_wait() */
+    struct hf_acquire_caller *caller;   /* of the pending claim, or NULL */
+    struct hf_acquire_caller *answered; /* of the granted claim, until the
+                                           caller has the result */
+    struct hf_dlist claim_waiters;      /* threads in hf_lock_wait() */
     struct hf_future *releasing;
     hf_time held_until; /* RELEASING: the lease cannot have ended before this;
                            0 or less: unknown */

@@ -85,8 +85,8 @@ static enum hf_err host_fd_change(struct hf_host *host, struct hf_fd *fd)
     return fd_control(host, fd, EPOLL_CTL_MOD);
 }
 
-/* dispatch_all() may be working through a batch that contains an event for this
- * descriptor, so remove that event from the batch. */
+/* dispatch_events() may be working through a batch that contains an event for
+ * this descriptor, so remove that event from the batch. */
 static void host_fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
     struct hf_loop *loop = &host_client(host)->loop;

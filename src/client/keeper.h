@@ -27,7 +27,8 @@ void hf_keeper_fini(struct hf_lock *lock);
 /* Called when the lock is granted. Schedules the first renewal. */
 void hf_keeper_start(struct hf_lock *lock);
 
-/* Called when validity was extended, by the keeper or by hf_renew(). */
+/* Schedule the next renewal. Called when the validity of the lock was set or
+ * extended: by a grant, by the keeper's renewal or by hf_renew(). */
 void hf_keeper_on_renewed(struct hf_lock *lock);
 
 /* Unset the timer and abandon the open renewal, because the lock is released,

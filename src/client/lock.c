@@ -8,75 +8,75 @@
 #include "client/client.h"
 #include "client/options.h"
 
-/* ---- Claimants ----------------------------------------------------------*/
+/* ---- Callers ------------------------------------------------------------*/
 
-static void forget_claimant(const struct hf_claimant *claimant)
+static void forget_caller(const struct hf_acquire_caller *caller)
 {
-    if (claimant->lock->answered == claimant)
-        claimant->lock->answered = NULL;
+    if (caller->lock->answered == caller)
+        caller->lock->answered = NULL;
 }
 
-static void release_claimant(struct hf_future *future)
+static void release_caller(struct hf_future *future)
 {
-    struct hf_claimant *claimant =
-        HF_CONTAINER(future, struct hf_claimant, future);
+    struct hf_acquire_caller *caller =
+        HF_CONTAINER(future, struct hf_acquire_caller, future);
 
-    forget_claimant(claimant);
+    forget_caller(caller);
     /* hf_acquire_start() created the handle. If the claim was not granted, the
      * user never got the handle, so drop the user's reference here. */
-    if (claimant->out && !claimant->granted)
-        hf_handle_unref(claimant->lock);
-    hf_handle_unref(claimant->lock);
-    free(claimant);
+    if (caller->out && !caller->granted)
+        hf_handle_unref(caller->lock);
+    hf_handle_unref(caller->lock);
+    free(caller);
 }
 
 static void cancel_claim(struct hf_future *future)
 {
-    struct hf_claimant *claimant =
-        HF_CONTAINER(future, struct hf_claimant, future);
+    struct hf_acquire_caller *caller =
+        HF_CONTAINER(future, struct hf_acquire_caller, future);
 
-    if (claimant->lock->phase != HF_ACQUIRE_WITHDRAWING)
-        hf_acquire_withdraw(claimant->lock, HF_ECANCELED);
+    if (caller->lock->phase != HF_ACQUIRE_WITHDRAWING)
+        hf_acquire_withdraw(caller->lock, HF_ECANCELED);
 }
 
-/* The claimant holds a reference to `lock`. */
-static struct hf_claimant *new_claimant(struct hf_lock *lock, hf_done_fn *done,
-                                        void *arg)
+/* The caller holds a reference to `lock`. */
+static struct hf_acquire_caller *new_caller(struct hf_lock *lock,
+                                            hf_done_fn *done, void *arg)
 {
-    struct hf_claimant *claimant = calloc(1, sizeof(*claimant));
+    struct hf_acquire_caller *caller = calloc(1, sizeof(*caller));
 
-    if (!claimant)
+    if (!caller)
         return NULL;
-    hf_future_init(&claimant->future, lock->client, done, arg);
-    claimant->future.release = release_claimant;
-    claimant->future.cancel = cancel_claim;
-    claimant->lock = lock;
+    hf_future_init(&caller->future, lock->client, done, arg);
+    caller->future.release = release_caller;
+    caller->future.cancel = cancel_claim;
+    caller->lock = lock;
     hf_handle_ref(lock);
-    return claimant;
+    return caller;
 }
 
 static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
                                hf_done_fn *done, void *arg,
                                struct hf_future **future)
 {
-    struct hf_claimant *claimant = new_claimant(lock, done, arg);
+    struct hf_acquire_caller *caller = new_caller(lock, done, arg);
     enum hf_err err;
 
-    if (!claimant)
+    if (!caller)
         return HF_ENOMEM;
-    claimant->out = out;
+    caller->out = out;
     /* hf_acquire_begin() may complete the claim, which drops a reference. */
-    claimant->future.references++;
-    lock->claimant = claimant;
+    caller->future.references++;
+    lock->caller = caller;
     err = hf_acquire_begin(lock);
     if (err) {
-        lock->claimant = NULL;
+        lock->caller = NULL;
         hf_handle_unref(lock);
-        free(claimant);
+        free(caller);
         return err;
     }
-    hf_future_give(&claimant->future, future);
-    hf_future_unref(&claimant->future);
+    hf_future_give(&caller->future, future);
+    hf_future_unref(&caller->future);
     return HF_OK;
 }
 
@@ -132,22 +132,24 @@ static enum hf_err ensure_lock_driver(struct hf_lock *lock)
  * started. */
 static enum hf_err claim_blocking(struct hf_lock *lock)
 {
-    struct hf_claimant claimant = {.lock = lock};
+    struct hf_acquire_caller caller = {.lock = lock};
     enum hf_err err = ensure_lock_driver(lock);
 
     if (err)
         return err;
-    hf_future_init(&claimant.future, lock->client, NULL, NULL);
-    claimant.future.release = hf_future_release_nothing;
-    claimant.future.cancel = cancel_claim;
-    lock->claimant = &claimant;
+    hf_future_init(&caller.future, lock->client, NULL, NULL);
+    caller.future.release = hf_future_release_nothing;
+    caller.future.cancel = cancel_claim;
+    /* The claim ends before this function returns, and clears this. */
+    /* cppcheck-suppress autoVariables */
+    lock->caller = &caller;
     err = hf_acquire_begin(lock);
     if (err) {
-        lock->claimant = NULL;
+        lock->caller = NULL;
         return err;
     }
-    err = hf_future_await(&claimant.future);
-    forget_claimant(&claimant);
+    err = hf_future_await(&caller.future);
+    forget_caller(&caller);
     return err;
 }
 

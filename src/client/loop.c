@@ -185,7 +185,7 @@ static void on_waker(struct hf_loop *loop)
         pthread_cond_signal(&HF_CONTAINER(link, struct hf_blocked, link)->wake);
 }
 
-static void dispatch(struct hf_loop *loop, struct epoll_event *event)
+static void dispatch_event(struct hf_loop *loop, struct epoll_event *event)
 {
     struct hf_fd *fd = event->data.ptr;
 
@@ -197,8 +197,8 @@ static void dispatch(struct hf_loop *loop, struct epoll_event *event)
         fd->ready(fd, event->events);
 }
 
-static void dispatch_all(struct hf_client *client, struct epoll_event *events,
-                         int count)
+static void dispatch_events(struct hf_client *client,
+                            struct epoll_event *events, int count)
 {
     struct hf_loop *loop = &client->loop;
 
@@ -206,7 +206,7 @@ static void dispatch_all(struct hf_client *client, struct epoll_event *events,
     loop->ready = events;
     loop->ready_count = count > 0 ? count : 0;
     for (int i = 0; i < count; i++)
-        dispatch(loop, &events[i]);
+        dispatch_event(loop, &events[i]);
     loop->ready_count = 0;
 }
 
@@ -221,8 +221,8 @@ static void poll_descriptors(struct hf_client *client)
 {
     struct epoll_event events[EVENTS_PER_TURN];
 
-    dispatch_all(client, events,
-                 epoll_wait(epoll_of(client), events, EVENTS_PER_TURN, 0));
+    dispatch_events(client, events,
+                    epoll_wait(epoll_of(client), events, EVENTS_PER_TURN, 0));
 }
 
 /* Poll the descriptors without the mutex, for up to `timeout` milliseconds (-1:
@@ -243,7 +243,7 @@ static void sleep_in_epoll(struct hf_client *client, int timeout)
     loop->sleeping = false;
     if (removals != loop->removals)
         count = epoll_wait(epoll, events, EVENTS_PER_TURN, 0);
-    dispatch_all(client, events, count);
+    dispatch_events(client, events, count);
 }
 
 static bool is_interrupted(const struct hf_loop *loop,

@@ -72,7 +72,7 @@ struct hf_loop {
     int timer;
     struct hf_waker *waker;
     bool wake_pending;         /* hf_loop_notify() must return the waker */
-    struct epoll_event *ready; /* the events that dispatch_all() works on */
+    struct epoll_event *ready; /* the events that dispatch_events() works on */
     int ready_count;
     hf_time armed; /* the instant to which `timer` is set */
 

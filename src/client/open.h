@@ -8,11 +8,11 @@
 
 #include "client/client.h"
 
-/* Open the strategy, set `*caps` to its capabilities, and check that they
+/* Open the strategy, set `*given` to its capabilities, and check that they
  * include those that the URL requires and that the URL has no unknown
  * parameter. Called without the mutex. On failure the strategy is closed. */
 enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
-                             uint32_t *caps, struct hf_error *error);
+                             uint32_t *given, struct hf_error *error);
 
 /* Open the strategy in a new thread, and deliver the result to a future.
  * Requires the mutex. `url` is moved into the thread and left empty; after a

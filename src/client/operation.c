@@ -207,7 +207,8 @@ static enum hf_err start_on_lock(struct hf_lock *lock,
     err = hf_validity_check(lock);
     if (err) {
         hf_handle_set_failure(lock, err, NULL);
-        return hf_client_fail(lock->client, err, "%s", hf_err_text(err));
+        (void)hf_client_fail(lock->client, err, "%s", hf_err_text(err));
+        return err;
     }
     command->key = hf_handle_key(lock);
     command->nonce = lock->nonce;

@@ -44,7 +44,8 @@ static struct hf_lock_opts get_defaults(void)
 
 static enum hf_err set_defaults(const struct hf_lock_opts *opts)
 {
-    pthread_mutex_t *mutex = hf_wiped_get(&defaults_page, sizeof(*mutex));
+    pthread_mutex_t *mutex =
+        hf_wiped_get(&defaults_page, sizeof(pthread_mutex_t));
     unsigned slot;
 
     if (!mutex)

@@ -240,13 +240,13 @@ void hf_release_on_close(struct hf_lock *lock)
  * result to HF_ECANCELED, so that the caller does not get a freed handle. */
 static void cancel_unobserved(struct hf_lock *lock)
 {
-    struct hf_claimant *claimant = lock->answered;
+    struct hf_acquire_caller *caller = lock->answered;
 
-    if (!claimant || claimant->future.is_observed)
+    if (!caller || caller->future.is_observed)
         return;
-    claimant->future.err = HF_ECANCELED;
-    if (claimant->out)
-        *claimant->out = NULL;
+    caller->future.err = HF_ECANCELED;
+    if (caller->out)
+        *caller->out = NULL;
 }
 
 /* An event callback may free a handle that hf_acquire() has not returned yet.

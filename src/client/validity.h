@@ -19,8 +19,8 @@
 #include "client/handle.h"
 
 /* Values of valid_until that are not instants. */
-#define HF_VALIDITY_NONE 0   /* not held; or adopted and not renewed yet */
-#define HF_VALIDITY_ENDED -1 /* a thread has seen that validity has ended */
+#define HF_VALIDITY_NONE 0     /* not held; or adopted and not renewed yet */
+#define HF_VALIDITY_ENDED (-1) /* a thread has seen that validity has ended */
 
 /* Set the end of validity and start the keeper, because the lock was granted.
  * The lease is counted from `base` (drift.h). */

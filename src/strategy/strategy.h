@@ -114,6 +114,9 @@ struct hf_request {
     bool waits;              /* LOCK: the claim was queued at the last
                                   answer */
     bool keeps;              /* LOCK: the client will renew the lock */
+    hf_time first_sent;      /* LOCK: when the strategy first sent it, in any
+                                  attempt; HF_NEVER: not yet. For strategies
+                                  that send a LOCK again by themselves */
     hf_time deadline;        /* when the client gives up; it may move this
                                   while the request is open */
     struct hf_answer answer;

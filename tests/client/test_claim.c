@@ -201,6 +201,28 @@ static void a_refused_lock_withdraws_its_delayed_copy(void **state)
     assert_false(hf_world_is_held(&world, "k", NULL));
 }
 
+/* The first copy was executed, and the second one refused. */
+static void a_refusal_of_a_copy_is_no_answer(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 1, 0);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_NO_MEMORY, 1, 0);
+    assert_int_equal(hf_world_acquire(&world, a, "k", &opts, &lock), HF_ENOMEM);
+    assert_false(hf_world_is_held(&world, "k", NULL));
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_CANCEL), 1);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 1, 0);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_NO_MEMORY, 1, 0);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_CANCEL, HF_DELAY, 2, 5000);
+    assert_int_equal(hf_world_acquire(&world, a, "k", &opts, &lock),
+                     HF_EINDOUBT);
+    assert_true(hf_world_is_held(&world, "k", NULL));
+    hf_world_run(&world, 10000);
+    assert_false(hf_world_is_held(&world, "k", NULL));
+}
+
 /* A slow answer is no reason to repeat the request. */
 static void a_slow_answer_is_accepted(void **state)
 {
@@ -234,6 +256,22 @@ static void an_answer_after_the_deadline_is_in_doubt(void **state)
                      HF_EINDOUBT);
     assert_int_equal(world.now - started, opts.timeout_ms);
     assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_LOCK), 1);
+}
+
+/* GO-16 */
+static void a_release_without_an_answer_ends_at_its_deadline(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+    hf_time started;
+
+    (void)state;
+    assert_int_equal(hf_world_acquire(&world, a, "k", &opts, &lock), HF_OK);
+    started = world.now;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_DELAY_ANSWER, 1, 20000);
+    assert_int_equal(hf_world_release(&world, lock), HF_EINDOUBT);
+    assert_int_equal(world.now - started, opts.timeout_ms);
+    hf_lock_free(lock);
 }
 
 static void a_delayed_copy_of_a_released_lock_is_refused(void **state)
@@ -728,6 +766,22 @@ static void a_lost_answer_to_a_release_is_resolved(void **state)
     hf_lock_free(lock);
 }
 
+/* The first copy was executed, and its answer was lost. The second one is
+ * refused, which says nothing about the first. */
+static void a_release_is_in_doubt_if_one_copy_is_refused(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_acquire(&world, a, "k", &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE_ANSWER, 1, 0);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_NO_MEMORY, 1, 0);
+    assert_int_equal(hf_world_release(&world, lock), HF_EINDOUBT);
+    assert_false(hf_world_is_held(&world, "k", NULL));
+    hf_lock_free(lock);
+}
+
 static void a_release_without_an_answer_is_in_doubt(void **state)
 {
     struct hf_lock_opts opts = options(2000, 0);
@@ -976,8 +1030,10 @@ int main(void)
         CASE(a_lock_that_was_never_sent_is_unavailable),
         CASE(one_attempt_in_doubt_makes_the_result_in_doubt),
         CASE(a_refused_lock_withdraws_its_delayed_copy),
+        CASE(a_refusal_of_a_copy_is_no_answer),
         CASE(a_slow_answer_is_accepted),
         CASE(an_answer_after_the_deadline_is_in_doubt),
+        CASE(a_release_without_an_answer_ends_at_its_deadline),
         CASE(a_delayed_copy_of_a_released_lock_is_refused),
         CASE(a_lost_push_is_recovered_by_polling),
         CASE(a_push_before_the_answer_is_accepted),
@@ -1002,6 +1058,7 @@ int main(void)
         CASE(a_handle_may_be_freed_during_its_release),
         CASE(validity_ends_before_the_unlock_is_sent),
         CASE(a_lost_answer_to_a_release_is_resolved),
+        CASE(a_release_is_in_doubt_if_one_copy_is_refused),
         CASE(a_release_without_an_answer_is_in_doubt),
         CASE(a_release_after_the_lease_is_expired),
         CASE(a_release_of_a_broken_lock_is_expired),

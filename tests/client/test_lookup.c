@@ -162,7 +162,7 @@ static void a_push_during_a_lookup_is_accepted_at_once(void **state)
 
 /* A local LOOKUP may be answered by a server that has not received the LOCK. If
  * the client believed it, the claim would go to the end of the queue. */
-static void an_unknown_claim_is_confirmed_before_it_is_made_anew(void **state)
+static void an_unknown_claim_is_confirmed_before_a_new_one(void **state)
 {
     struct hf_future *future = set_scene(60000, HF_FOREVER);
     struct hf_nonce nonce = second->nonce;
@@ -183,7 +183,7 @@ static void an_unknown_claim_is_confirmed_before_it_is_made_anew(void **state)
 
 /* While the client was stopped, its claim was granted, and expired. It claims
  * the key again, with a new nonce. */
-static void a_claim_that_expired_unseen_is_made_anew(void **state)
+static void a_claim_that_expired_unseen_is_made_again(void **state)
 {
     struct hf_future *future = set_scene(1000, HF_FOREVER);
     struct hf_nonce nonce = second->nonce;
@@ -241,8 +241,8 @@ int main(void)
         CASE(a_grant_found_with_an_anchor_counts_from_it),
         CASE(a_grant_found_late_is_renewed_first),
         CASE(a_push_during_a_lookup_is_accepted_at_once),
-        CASE(an_unknown_claim_is_confirmed_before_it_is_made_anew),
-        CASE(a_claim_that_expired_unseen_is_made_anew),
+        CASE(an_unknown_claim_is_confirmed_before_a_new_one),
+        CASE(a_claim_that_expired_unseen_is_made_again),
         CASE(a_claim_waits_on_while_lookups_fail),
         CASE(a_wait_times_out_during_a_lookup),
     };

@@ -5,6 +5,7 @@
 #include "client/client.h"
 #include "client/lock.h"
 #include "client/two_clients.h"
+#include "strategy/memory.h"
 
 static struct hf_lock *acquire_lock(struct hf_client *client, const char *key,
                                     uint32_t ttl_ms)
@@ -205,6 +206,60 @@ static void a_canceled_claim_is_not_granted_by_a_parked_unlock(void **state)
     hf_lock_free(third);
 }
 
+/* ---- A grant while its claim is being canceled --------------------------*/
+
+static struct hf_host *pushed_to;
+
+static enum hf_err open_pushing(void *self, struct hf_url *url,
+                                struct hf_host *host, struct hf_error *error)
+{
+    pushed_to = host;
+    return hf_strategy_memory.open(self, url, host, error);
+}
+
+/* Like memory:, but a grant arrives just before a CANCEL of its claim. */
+static void submit_pushing(void *self, struct hf_request *request)
+{
+    const struct hf_push_grant grant = {
+        .nonce = request->command.nonce,
+        .token = 99,
+        .anchor = {.known = true, .sent = pushed_to->ops->now(pushed_to)},
+    };
+
+    if (request->kind == HF_REQUEST_COMMAND &&
+        request->command.kind == HF_COMMAND_CANCEL)
+        pushed_to->ops->grant(pushed_to, &grant);
+    hf_strategy_memory.submit(self, request);
+}
+
+static void a_claim_that_is_being_canceled_is_not_granted(void **state)
+{
+    struct hf_strategy pushing = hf_strategy_memory;
+    const struct hf_env env = {.strategy = &pushing};
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_client *client;
+    struct hf_lock *held, *waiting = NULL;
+    struct hf_future *future;
+    enum hf_err err = HF_OK;
+
+    (void)state;
+    pushing.open = open_pushing;
+    pushing.submit = submit_pushing;
+    assert_int_equal(hf_client_open("memory:races", NULL, &env, &client),
+                     HF_OK);
+    opts.renew = false;
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &waiting,
+                                      NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+    assert_true(hf_future_done(future, &err));
+    assert_int_equal(err, HF_ECLOSED);
+    assert_null(waiting);
+    hf_future_free(future);
+    hf_lock_free(held);
+}
+
 /* ---- Freed in a callback ------------------------------------------------*/
 
 /* Free the holder, so that the waiter is granted the key, and then free the
@@ -353,6 +408,7 @@ int main(void)
         CASE(a_wait_may_complete_inside_submit),
         CASE(a_parked_unlock_may_grant_the_claim_that_made_room),
         CASE(a_canceled_claim_is_not_granted_by_a_parked_unlock),
+        CASE(a_claim_that_is_being_canceled_is_not_granted),
         CASE(a_handle_freed_before_acquire_returns_is_canceled),
         CASE(freeing_a_handle_cancels_its_blocked_claim),
         CASE(a_done_callback_gets_no_freed_handle),

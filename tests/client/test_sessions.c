@@ -73,7 +73,7 @@ static void assert_waiters(unsigned expected)
 
 /* ---- LOCK ---------------------------------------------------------------*/
 
-static void a_lock_that_was_not_executed_is_made_anew(void **state)
+static void a_lock_that_was_not_executed_is_claimed_again(void **state)
 {
     struct hf_lock *lock;
     struct hf_future *future;
@@ -112,7 +112,7 @@ static void a_lock_that_was_executed_is_renewed_first(void **state)
     hf_lock_free(lock);
 }
 
-static void a_queued_lock_is_made_anew(void **state)
+static void a_queued_lock_is_claimed_again(void **state)
 {
     struct hf_lock *first = acquire(a, 600000), *second;
     struct hf_future *future;
@@ -131,7 +131,7 @@ static void a_queued_lock_is_made_anew(void **state)
 
 /* CLOSE withdraws the waiters of its session. No request of the client is open
  * then, so the client does not notice before it next checks its claim. */
-static void a_waiter_of_a_closed_session_is_made_anew(void **state)
+static void a_waiter_of_a_closed_session_claims_again(void **state)
 {
     struct hf_lock *first = acquire(a, 600000), *second;
     struct hf_future *future = start_claim(60000, HF_FOREVER, &second);
@@ -163,7 +163,7 @@ static void a_lock_that_cannot_be_looked_up_is_in_doubt(void **state)
     hf_lock_free(lock);
 }
 
-static void a_wait_that_is_over_is_not_made_anew(void **state)
+static void a_lock_is_not_claimed_again_after_its_wait(void **state)
 {
     struct hf_lock *first = acquire(a, 600000), *second;
     struct hf_future *future;
@@ -407,12 +407,12 @@ static void a_force_of_a_closed_session_is_in_doubt(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_lock_that_was_not_executed_is_made_anew),
+        CASE(a_lock_that_was_not_executed_is_claimed_again),
         CASE(a_lock_that_was_executed_is_renewed_first),
-        CASE(a_queued_lock_is_made_anew),
-        CASE(a_waiter_of_a_closed_session_is_made_anew),
+        CASE(a_queued_lock_is_claimed_again),
+        CASE(a_waiter_of_a_closed_session_claims_again),
         CASE(a_lock_that_cannot_be_looked_up_is_in_doubt),
-        CASE(a_wait_that_is_over_is_not_made_anew),
+        CASE(a_lock_is_not_claimed_again_after_its_wait),
         CASE(an_unlock_that_was_not_executed_is_sent_again),
         CASE(an_unlock_that_was_executed_is_done),
         CASE(an_unlock_is_in_doubt_once_the_lease_may_have_ended),

@@ -1,8 +1,7 @@
 /* workload_checks.c - the invariants of a simulation. */
 #include "client/workload.h"
 
-#include <stdio.h>
-
+#include "base/hex.h"
 #include "hf-check/check.h"
 #include "hf-check/report.h"
 
@@ -63,8 +62,8 @@ void sim_check_unlock(const struct call *call, enum hf_err err)
 {
     uint8_t nonce[HF_NONCE_SIZE];
 
-    for (unsigned i = 0; i < HF_NONCE_SIZE; i++)
-        (void)sscanf(call->nonce + 2 * (size_t)i, "%2hhx", &nonce[i]);
+    REQUIRE(call->sim, hf_hex_decode(nonce, sizeof(nonce), call->nonce),
+            "client %u: an unlock without a nonce", call->client);
     REQUIRE(call->sim,
             err != HF_OK || hf_faulty_has_ended(&call->sim->world.net, nonce),
             "client %u: an unlock returned HF_OK that the server has not "
