@@ -26,7 +26,7 @@
 #define ROUND_NS 1000000000ull
 #define CLIENTS_MAX 64
 #define PAIRS_MAX 20000        /* pairs of one client, per round */
-#define ROUND_PAIRS_MAX 200000 /* pairs of all clients; a server does fewer */
+#define ROUND_PAIRS_MAX 200000 /* pairs of all clients; more end the program */
 #define WAITERS 10
 #define HAND_OVERS 200
 

@@ -234,7 +234,7 @@ int main(int argc, char **argv)
     measure(&bench, &slow, &shared);
     for (unsigned round = 0; round < bench.rounds; round++) {
         bench_table_number(&lost, KEPT);
-        bench_table_number(&lost, KEPT_TTL_MS / 1000);
+        bench_table_number(&lost, KEPT_TTL_MS / 1000.0);
         bench_table_number(&lost, stop_primary(&bench));
     }
     bench_table_print(&bench, &slow);

@@ -122,7 +122,7 @@ static void unlock_side(struct side *side)
 
 static void holder_main(struct stage *stage)
 {
-    struct side side;
+    struct side side = {0};
 
     bench_stay_on(stage->cores[0]);
     open_side(&side, stage);
@@ -138,7 +138,7 @@ static void holder_main(struct stage *stage)
 static void waiter_main(void *arg)
 {
     struct stage *stage = arg;
-    struct side side;
+    struct side side = {0};
 
     bench_stay_on(stage->cores[1]);
     open_side(&side, stage);

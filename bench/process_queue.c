@@ -77,9 +77,9 @@ static struct waiter *next_in_ring(struct waiter *waiter)
     return &queue->waiters[next < queue->scene->waiters ? next : 0];
 }
 
-/* Record a hand-over; the caller holds the lock. After the last hand-over, wait
- * until the parent has read the CPU clocks. Returns false from the last
- * hand-over on. */
+/* Called by each holder: record how long the hand-over to it took. The holder
+ * that records the last one waits until the parent has read the CPU clocks.
+ * Returns whether more are to be recorded. */
 static bool record_handover(struct queue *queue)
 {
     if (queue->count < TIMES) {

@@ -744,7 +744,7 @@ enum hf_event_kind {
 HF_API const char *hf_event_name(enum hf_event_kind kind);
 
 /* An event, as a watch reports it. Indexes increase over all keys of a store:
- * by one per event, except in mongodb:, where they are cluster times. */
+ * in mongodb: they are cluster times; other strategies count events. */
 struct hf_event {
     enum hf_event_kind kind;
     uint64_t index; /* DROPPED: index of the first event after the gap */

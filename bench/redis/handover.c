@@ -1,12 +1,12 @@
 /* handover.c - how long does it take to hand a lock over?
  *
- * Threads take turns with one key. A handover is measured from just before the
+ * Threads take turns with one key. A hand-over is measured from just before the
  * unlock in one thread until the lock call has returned in another. Each thread
  * has its own client; the threads of Redisson share one. The lower bound is one
  * message, measured from just before PUBLISH until a sleeping subscriber has
  * received it. The polling threads poll every 150 to 300 ms, as is common. The
  * measurement starts when all threads are connected, and after as many
- * handovers as there are threads. */
+ * hand-overs as there are threads. */
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -62,13 +62,13 @@ static void add_latencies(struct bench_figures *of, double *micros,
 /* ---- Taking turns -------------------------------------------------------*/
 
 /* Before it releases the lock, a holder stores the time; the next holder stores
- * how long the handover took. */
+ * how long the hand-over took. */
 struct baton {
     pthread_barrier_t start; /* passed when all threads are connected */
     atomic_ullong released_at;
     atomic_uint passed;
-    unsigned uncounted; /* handovers at the start that are not measured */
-    unsigned wanted;    /* handovers, including the uncounted ones */
+    unsigned uncounted; /* hand-overs at the start that are not measured */
+    unsigned wanted;    /* hand-overs, including the uncounted ones */
     atomic_uint seeds;
     double micros[HANDOVERS];
 };

@@ -1,5 +1,5 @@
 /* redis - what does a lock in Redis cost, compared with a bare hiredis loop and
- * with Redisson? How long does a handover take, compared with one message? How
+ * with Redisson? How long does a hand-over take, compared with one message? How
  * long after the death of its holder is a lock granted again?
  *
  * The benchmark starts its own server and ignores a URL on the command line.

@@ -7,9 +7,10 @@
  *     HF_CRASH_POINT(9);
  *     hf_copy(half->bytes, bytes.data, bytes.size);
  *
- * tests/file/test_crash_points.c links a library that is built with
+ * tests/file/test_crash_points.c links src/strategy/file built with
  * HF_CRASH_POINTS, and kills a process at each point. In every other build
- * HF_CRASH_POINT() expands to nothing. */
+ * HF_CRASH_POINT() expands to nothing. If other sources use it, add them to the
+ * library `stepped` in tests/meson.build. */
 #ifndef HF_BASE_CRASH_POINT_H
 #define HF_BASE_CRASH_POINT_H
 

@@ -80,24 +80,9 @@ static void serve_command(struct hf_in_process *local, hf_time now,
 static enum hf_err copy_info(const struct hf_store *store, hf_time now,
                              const struct hf_hold *hold, struct hf_info *info)
 {
-    struct hf_bytes bytes = hf_hold_note(hold);
     char note[HF_NOTE_MAX + 1];
-    struct hf_info from = {
-        .key = hf_hold_key(hold),
-        .held = true,
-        .forced = hold->forced,
-        .token = hold->token,
-        .held_ms = hf_time_left(now, hold->since),
-        .left_ms = hf_time_left(hf_store_deadline(store, hold), now),
-        .waiters = hold->waiters,
-        .value = hf_hold_value(hold),
-        .owner = hold->session->label,
-        .note = note,
-        .index = store->table.index,
-    };
+    struct hf_info from = hf_store_info(store, now, hold, note);
 
-    hf_copy(note, bytes.data, bytes.size);
-    note[bytes.size] = '\0';
     return hf_info_copy(info, &from);
 }
 
@@ -160,7 +145,7 @@ static void serve_lookup(struct hf_in_process *local, hf_time now,
 
 /* ---- Requests -----------------------------------------------------------*/
 
-/* Execute a request. The client must be inside the store. */
+/* Execute a request, in the critical section. */
 static void serve_request(struct hf_in_process *local,
                           struct hf_request *request)
 {

@@ -1,11 +1,11 @@
 /* in_process.h - a client of a store that is in this process: the code that
  * memory: and file: share.
  *
- * The strategy implements `enter` and `leave`. Between these two calls the
- * client is *inside* the store: it has exclusive access, and the store is up to
- * date. Requests are executed inside the store. Grants and events are taken out
- * inside the store, but reported to the host outside, one at a time, because
- * the host may submit another request at once. */
+ * The strategy implements `enter` and `leave`. Between these two calls is the
+ * *critical section*: the client has exclusive access to the store, and the
+ * store is up to date. Requests are executed in a critical section. Grants and
+ * events are collected in one and reported to the host after it, one at a time,
+ * because the host may submit another request at once. */
 #ifndef HF_STRATEGY_IN_PROCESS_H
 #define HF_STRATEGY_IN_PROCESS_H
 
@@ -26,10 +26,12 @@ struct hf_in_process {
     struct hf_watches watches;
     struct hf_post more;    /* reports the remaining events in the next turn */
     struct hf_dlist grants; /* waiters of this client that were granted and are
-                               not reported yet. Used only inside the store */
+                               not reported yet. Used only in the critical
+                               section */
     uint64_t forced_token;  /* token of a forced lock of this client that has
                                not been reported; HF_ANY_TOKEN: there are
-                               several; 0: none. Used only inside the store */
+                               several; 0: none. Used only in the critical
+                               section */
     bool has_reports;       /* there may be grants or events to report */
     bool is_reporting;
     bool report_failed; /* `enter` failed, so retry_report is called */
@@ -37,7 +39,7 @@ struct hf_in_process {
 };
 
 struct hf_in_process_ops {
-    /* On HF_OK the client is inside the store until `leave`. */
+    /* On HF_OK the critical section lasts until `leave`. */
     enum hf_err (*enter)(struct hf_in_process *local);
     void (*leave)(struct hf_in_process *local);
 
@@ -46,7 +48,7 @@ struct hf_in_process_ops {
     void (*retry_report)(struct hf_in_process *local);
 
     /* Run a command, which may concern the session of another client. Called
-     * inside the store, as are all members below. */
+     * in the critical section, as are all members below. */
     void (*run)(struct hf_in_process *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
@@ -77,10 +79,10 @@ void hf_in_process_fini(struct hf_in_process *local);
 /* The capabilities of the strategy, for hf_strategy.caps. */
 uint32_t hf_in_process_caps(const void *self);
 
-/* Open the session of this client. Call this inside the store. */
+/* Open the session of this client. Call this in the critical section. */
 enum hf_err hf_in_process_open_session(struct hf_in_process *local);
-/* Close `session`, which may belong to another client. Call this inside the
- * store. */
+/* Close `session`, which may belong to another client. Call this in the
+ * critical section. */
 enum hf_err hf_in_process_close_session(struct hf_in_process *local,
                                         uint64_t session);
 
@@ -97,7 +99,7 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
 void hf_in_process_report(struct hf_in_process *local);
 
 /* Note an event about a claim of this client, for the next report. Returns true
- * if there is something to report. Call this inside the store. */
+ * if there is something to report. Call this in the critical section. */
 bool hf_in_process_note_event(struct hf_in_process *local,
                               const struct hf_table_event *event);
 
@@ -109,11 +111,11 @@ static inline bool hf_in_process_needs(const struct hf_table_event *event)
 }
 
 /* Drop the grants that are not reported yet; waiters find out by polling. Call
- * this inside the store. */
+ * this in the critical section. */
 void hf_in_process_drop_grants(struct hf_in_process *local);
 
 /* Add the watch of a WATCH request; a repeated request has no effect. Only
- * in_process.c calls this function and the next, inside the store. */
+ * in_process.c calls this function and the next, in the critical section. */
 enum hf_err hf_in_process_watch(struct hf_in_process *local,
                                 const struct hf_request *request);
 /* Remove the watch with `number`, if there is one. */

@@ -24,7 +24,7 @@ struct listing {
     struct hf_buf buf;        /* the holds that the last step has copied */
 };
 
-/* ---- Inside the store ---------------------------------------------------*/
+/* ---- In the critical section --------------------------------------------*/
 
 _Static_assert(HF_FITS(HF_NOTE_MAX + 1, uint32_t),
                "the size of a string is encoded in 32 bits");
@@ -103,7 +103,7 @@ static void copy_step(struct listing *listing)
     }
 }
 
-/* ---- Outside the store --------------------------------------------------*/
+/* ---- After the critical section -----------------------------------------*/
 
 static enum hf_err reserve_info(struct listing *listing)
 {

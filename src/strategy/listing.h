@@ -1,10 +1,10 @@
 /* listing.h - execute LIST on a store in this process, in short steps.
  *
- * While one client is inside the store (in_process.h), no other client can use
- * it. So a list of many keys enters the store repeatedly, copies a limited
- * number of holds each time, and converts the copies into infos outside. A key
- * that is held all the time is listed once. A key that is acquired or released
- * meanwhile may or may not be listed. */
+ * No other client can use the store during a critical section (in_process.h).
+ * So a list of many keys enters it repeatedly, copies a limited number of holds
+ * each time, and converts the copies into infos after it. A key that is held
+ * all the time is listed once. A key that is acquired or released meanwhile may
+ * or may not be listed. */
 #ifndef HF_STRATEGY_LISTING_H
 #define HF_STRATEGY_LISTING_H
 

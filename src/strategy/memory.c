@@ -15,16 +15,16 @@
  * everything declared after it; the registry's mutex guards `link` and
  * `members`.
  *
- * A client holds its own mutex when it enters the store, so code inside the
- * store must not call a client, except hf_host_ops.post, which does not take
- * the client's mutex. */
+ * A client holds its own mutex when it enters the store, so code in the
+ * critical section must not call a client, except hf_host_ops.post, which does
+ * not take the client's mutex. */
 struct memory_store {
     struct hf_dlist link; /* in the registry */
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
     struct hf_store store;
-    struct member *current;              /* the member inside the store */
+    struct member *current;              /* in its critical section */
     struct hf_waker *wakers[WAKERS_MAX]; /* to wake when `current` leaves */
     unsigned waker_count;
     struct hf_map by_session; /* members */
@@ -57,11 +57,10 @@ static struct registry *get_registry(void)
     return hf_wiped_get(&registry_page, sizeof(struct registry));
 }
 
-/* ---- Inside the store ---------------------------------------------------*/
+/* ---- The critical section -----------------------------------------------*/
 
-/* Make `member` report its grants and events. The member inside the store
- * reports by itself after `leave`, so it gets no post, which would cost two
- * system calls. */
+/* Make `member` report its grants and events. `current` reports by itself
+ * after `leave`, so it gets no post, which would cost two system calls. */
 static void notify_member(struct member *member)
 {
     struct memory_store *shared = member->shared;

@@ -515,7 +515,7 @@ static void client_that_waits_for_many_processes_notices_every_death(
     struct hf_client *client = hf_site_open();
     struct hf_future *futures[MANY];
     struct hf_lock *locks[MANY];
-    char keys[MANY][8];
+    char keys[MANY][16];
     pid_t pids[MANY];
 
     (void)state;

@@ -128,7 +128,7 @@ static void run_random_command(struct client *client, hf_time now,
                                unsigned keys, unsigned *seed)
 {
     static char large[4000];
-    char key[8];
+    char key[16];
     const struct hf_hold *hold;
     struct hf_command command;
 

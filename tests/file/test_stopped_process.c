@@ -21,8 +21,10 @@ static void fork_helper(void)
 {
     pid_t pid = fork();
 
-    while (pid == 0)
-        pause();
+    if (pid == 0) {
+        for (;;)
+            (void)pause();
+    }
     atomic_store(helper, pid);
 }
 

@@ -11,12 +11,12 @@ static time_t suspended_s;
 
 /* Replaces the function of libc, so that by CLOCK_BOOTTIME the machine was
  * suspended for suspended_s seconds. */
-int clock_gettime(clockid_t clock, struct timespec *now)
+int clock_gettime(clockid_t clock_id, struct timespec *tp)
 {
-    int err = (int)syscall(SYS_clock_gettime, clock, now);
+    int err = (int)syscall(SYS_clock_gettime, clock_id, tp);
 
-    if (!err && clock == CLOCK_BOOTTIME)
-        now->tv_sec += suspended_s;
+    if (!err && clock_id == CLOCK_BOOTTIME)
+        tp->tv_sec += suspended_s;
     return err;
 }
 
@@ -38,7 +38,7 @@ static void expect_held_after_suspension(struct hf_client *client,
     opts.wait_ms = 0;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     deadline = hf_lock_deadline(lock);
-    suspended_s = 24 * 3600;
+    suspended_s = 24L * 3600;
     assert_true(hf_lock_valid_for(lock, 0));
     assert_true(hf_lock_deadline(lock) >= deadline + suspended_s * 1000);
     assert_int_equal(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);

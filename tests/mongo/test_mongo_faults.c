@@ -192,7 +192,7 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_true(hf_test_mongo_restart(&mongo, i));
 
-    (void)primary(); /* mongod may start too late for hf_open() */
+    (void)primary(); /* an election may take longer than hf_open() waits */
     other = hf_test_mongo_open(&mongo, "");
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &next), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));

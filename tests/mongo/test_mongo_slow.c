@@ -1,5 +1,5 @@
-/* Servers that are slow or silent: the client waits for a slow reply instead of
- * repeating the request, but repeats requests to a primary that was
+/* Slow servers: what is sent once, what runs in parallel, what goes first, and
+ * what is never sent because its caller gave up; and a primary that is
  * replaced. */
 #include <poll.h>
 #include <signal.h>

@@ -45,8 +45,8 @@ static void expect_few_refused(const struct refusal *refusal)
         fail_msg("%s: %ld were refused", refusal->commands, refused);
 }
 
-/* If the server refuses change streams, a waiter is still granted the key,
- * because it polls its position. */
+/* While the server refuses change streams, a waiting client asks for one only
+ * rarely. After that it is granted the key. */
 static void a_refused_stream_backs_off(void **state)
 {
     struct queued queued = {NULL, NULL};

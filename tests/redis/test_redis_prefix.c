@@ -1,6 +1,7 @@
 /* ?prefix=: tenants share a server without interfering. */
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -93,10 +94,15 @@ static void all_names_begin_with_the_prefix(void **state)
     close_both();
 }
 
+#define LISTED_SIZE 64
+
 static bool note_key(const struct hf_info *info, void *arg)
 {
-    (void)strncat(arg, info->key.data, info->key.size);
-    (void)strcat(arg, " ");
+    char *text = arg;
+    size_t length = strlen(text);
+
+    (void)snprintf(text + length, LISTED_SIZE - length, "%.*s ",
+                   (int)info->key.size, (const char *)info->key.data);
     return true;
 }
 
@@ -113,7 +119,7 @@ static void keys_are_reported_without_the_prefix(void **state)
 {
     struct hf_watch *watch = NULL;
     struct hf_lock *held;
-    char listed[64] = "";
+    char listed[LISTED_SIZE] = "";
     atomic_int watched = 0;
 
     (void)state;

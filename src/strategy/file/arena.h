@@ -1,5 +1,5 @@
 /* arena.h - a mapped file that the processes of one machine share: a lock word,
- * a log of entries, two snapshots, and a slot for each client.
+ * a log of entries, two snapshots, and a *slot* for each client.
  *
  *     header | slots | ring of entries | snapshot half 0 | snapshot half 1
  *
@@ -51,8 +51,8 @@ struct hf_arena {
     uint64_t first_token; /* tokens of an empty arena start above this */
     unsigned slot;
     struct hf_word_attempt attempt; /* the last attempt to lock the arena */
-    int peer_fifo;                  /* FIFO of the last client we woke; or -1 */
-    uint64_t peer_session; /* session of the client that reads peer_fifo */
+    int woken_fifo;                 /* FIFO of the last client we woke; or -1 */
+    uint64_t woken_session; /* session of the client that reads woken_fifo */
     uint64_t pending; /* where the next entry goes; the tail once published */
 
     /* Values of the header as of hf_arena_lock(), with our own changes. They

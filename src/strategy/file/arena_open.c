@@ -243,7 +243,7 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
         .file = -1,
         .fifo = -1,
         .inherited = -1,
-        .peer_fifo = -1,
+        .woken_fifo = -1,
     };
     err = resolve_directory(arena, path, error);
     if (!err)
@@ -275,7 +275,7 @@ void hf_arena_close(struct hf_arena *arena)
     }
     arena->header = NULL;
     close_and_clear(&arena->fifo);
-    close_and_clear(&arena->peer_fifo);
+    close_and_clear(&arena->woken_fifo);
     close_and_clear(&arena->inherited);
     close_and_clear(&arena->file);
     close_and_clear(&arena->directory);

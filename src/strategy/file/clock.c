@@ -10,6 +10,7 @@ static bool parse_offset(const char *line, hf_time *offset)
 {
     long long seconds, nanoseconds;
 
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers. */
     if (sscanf(line, "monotonic %lld %lld", &seconds, &nanoseconds) != 2)
         return false;
     *offset = seconds * 1000 + nanoseconds / 1000000;

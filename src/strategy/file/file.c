@@ -44,7 +44,7 @@ static void file_submit(void *self, struct hf_request *request)
     struct hf_file *file = self;
     enum hf_err err = hf_in_process_submit(&file->local, request);
 
-    if (err && file->is_busy) {
+    if (err && file->delay) {
         hf_dlist_push_back(&file->pending, &request->link);
         hf_transaction_retry_soon(file);
     } else if (err) {
@@ -52,7 +52,7 @@ static void file_submit(void *self, struct hf_request *request)
     }
 }
 
-static void on_retry(struct hf_timer *timer)
+static void on_transaction_retry(struct hf_timer *timer)
 {
     struct hf_file *file = HF_CONTAINER(timer, struct hf_file, retry);
     struct hf_dlist waiting = {&waiting, &waiting};
@@ -120,9 +120,9 @@ static uint32_t owner_seen(const struct hf_file *file)
 }
 
 /* While different clients enter and leave the critical section, our turn will
- * come, however many there are. Give up only if one client stays in it. The
- * program decides how long to wait in total: it may close the client
- * meanwhile. */
+ * come, however many there are, so the total wait has no limit. Give up only if
+ * one client stays in it. A program that must not wait so long calls
+ * hf_open_start(): it can close the client while this thread still waits. */
 static enum hf_err begin_first_transaction(struct hf_file *file)
 {
     const struct timespec delay = {.tv_nsec = 1000000};
@@ -130,7 +130,7 @@ static enum hf_err begin_first_transaction(struct hf_file *file)
     int tries = 0;
     enum hf_err err;
 
-    while ((err = hf_transaction_begin(&file->local)) && file->is_busy) {
+    while ((err = hf_transaction_begin(&file->local)) && file->delay) {
         uint32_t before = owner;
 
         owner = owner_seen(file);
@@ -178,7 +178,7 @@ static enum hf_err attach_host(struct hf_file *file, struct hf_host *host)
 
     if (err)
         return err;
-    file->retry.fire = on_retry;
+    file->retry.fire = on_transaction_retry;
     err = host->ops->timer_add(host, &file->retry);
     if (err) {
         hf_in_process_fini(&file->local);

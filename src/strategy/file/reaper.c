@@ -404,7 +404,7 @@ static void on_recheck(struct hf_timer *timer)
         review_claims(file);
         hf_transaction_end(&file->local);
         hf_in_process_report(&file->local);
-    } else if (file->is_busy) {
+    } else if (file->delay) {
         schedule_recheck(file);
     }
 }

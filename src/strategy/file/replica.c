@@ -281,7 +281,8 @@ static bool is_far_behind(const struct hf_replica *replica)
 
 /* Read to the end of the log as of hf_arena_begin_read(); the log may grow
  * meanwhile. A snapshot that changes while it is read leaves the replica stale.
- * Returns false if another attempt would not help. */
+ * Returns false after an error, which hf_replica_catch_up() meets again if it
+ * is real. */
 static bool read_ahead_once(struct hf_replica *replica)
 {
     enum step step = STEP_APPLIED;

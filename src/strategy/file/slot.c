@@ -131,20 +131,20 @@ static void name_fifo(char name[32], unsigned slot)
  * raises SIGPIPE, and its client may close it at any time. Another user may
  * have put a different file in its place, so check that it is a FIFO before
  * writing to it. */
-static void open_peer_fifo(struct hf_arena *arena, unsigned slot,
-                           uint64_t session)
+static void open_woken_fifo(struct hf_arena *arena, unsigned slot,
+                            uint64_t session)
 {
     char name[32];
 
-    if (arena->peer_fifo >= 0)
-        (void)close(arena->peer_fifo);
+    if (arena->woken_fifo >= 0)
+        (void)close(arena->woken_fifo);
     name_fifo(name, slot);
-    arena->peer_fifo = hf_share_open(arena->directory, name, O_RDWR);
-    if (arena->peer_fifo >= 0 && !hf_share_is_fifo(arena->peer_fifo)) {
-        (void)close(arena->peer_fifo);
-        arena->peer_fifo = -1;
+    arena->woken_fifo = hf_share_open(arena->directory, name, O_RDWR);
+    if (arena->woken_fifo >= 0 && !hf_share_is_fifo(arena->woken_fifo)) {
+        (void)close(arena->woken_fifo);
+        arena->woken_fifo = -1;
     }
-    arena->peer_session = session;
+    arena->woken_session = session;
 }
 
 void hf_slot_wake(struct hf_arena *arena, unsigned slot)
@@ -152,11 +152,11 @@ void hf_slot_wake(struct hf_arena *arena, unsigned slot)
     uint64_t session = hf_slot_at(arena, slot)->session;
 
     HF_CRASH_POINT(14);
-    if (arena->peer_fifo < 0 || arena->peer_session != session)
-        open_peer_fifo(arena, slot, session);
+    if (arena->woken_fifo < 0 || arena->woken_session != session)
+        open_woken_fifo(arena, slot, session);
     /* If there is no FIFO, the client is closed; if the FIFO is full, the
      * client has unread wake-ups. So neither is an error. */
-    if (arena->peer_fifo >= 0 && write(arena->peer_fifo, "", 1) < 0)
+    if (arena->woken_fifo >= 0 && write(arena->woken_fifo, "", 1) < 0)
         HF_ASSERT(errno != EBADF);
 }
 

@@ -44,8 +44,8 @@ static bool replace_token_file(int directory, const char *text)
            !fsync(directory);
 }
 
-/* Overwrite a file that we may not replace. A short text needs only one write.
- * The number never decreases, so the new text covers all of the old one. */
+/* Overwrite a file that we may not replace. One write() replaces all digits of
+ * the old number, because the new one is never smaller. */
 static bool overwrite_token_file(int file, const char *text)
 {
     return hf_share_is_plain(file) && write_all(file, text) &&

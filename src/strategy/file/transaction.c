@@ -207,7 +207,7 @@ static enum hf_err prepare_transaction(struct hf_file *file)
 
 static enum hf_err set_busy(struct hf_file *file)
 {
-    file->is_busy = true;
+    file->delay = HF_TRANSACTION_BUSY;
     if (file->busy_pid)
         return hf_error_set(&file->failure, HF_EUNAVAIL,
                             "file:%s: process %ld keeps the arena locked; if "
@@ -276,23 +276,27 @@ static uint64_t last_needed_token(const struct hf_file *file)
     return table->token + table->waiting.count + 1;
 }
 
-/* Call it without the arena lock. Fails even if the tokens are reserved now:
- * the caller retries the transaction, because the table may have changed. */
+/* Call it without the arena lock. */
 static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
 {
     enum hf_err err = hf_token_file_reserve(&file->arena, token);
 
-    file->is_busy = !err;
     if (!err)
-        return hf_error_set(&file->failure, HF_EUNAVAIL,
-                            "file:%s: tokens are being reserved",
-                            file->arena.path);
+        return HF_OK;
     if (err == HF_ESYSTEM)
         return hf_error_set(&file->failure, err,
                             "file:%s/token: cannot be replaced: %s",
                             file->arena.path, strerror(errno));
     return hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
                         hf_err_text(err));
+}
+
+/* Tokens were reserved without the arena lock. */
+static enum hf_err set_reserved(struct hf_file *file)
+{
+    file->delay = HF_TRANSACTION_RESERVED;
+    return hf_error_set(&file->failure, HF_EUNAVAIL,
+                        "file:%s: tokens are being reserved", file->arena.path);
 }
 
 /* Grant only tokens that the token file covers. To reserve more, leave the
@@ -303,7 +307,7 @@ enum hf_err hf_transaction_begin(struct hf_in_process *local)
     struct hf_file *file = file_of(local);
     enum hf_err err = prepare_transaction(file);
 
-    file->is_busy = false;
+    file->delay = HF_TRANSACTION_NO_DELAY;
     if (!err)
         err = lock_arena(file);
     if (err)
@@ -313,7 +317,9 @@ enum hf_err hf_transaction_begin(struct hf_in_process *local)
         err = check_session(file);
     if (err || !hf_token_file_covers(&file->arena, last_needed_token(file))) {
         hf_arena_unlock(&file->arena);
-        return err ? err : reserve_more_tokens(file, last_needed_token(file));
+        if (!err)
+            err = reserve_more_tokens(file, last_needed_token(file));
+        return err ? err : set_reserved(file);
     }
     expire_due(file);
     return HF_OK;

@@ -14,6 +14,14 @@
  * watches. Further clients notice the change when they poll. */
 #define HF_TRANSACTION_WAKES_MAX 16
 
+/* Why the last transaction did not begin, if the caller is to retry it soon. */
+enum hf_transaction_delay {
+    HF_TRANSACTION_NO_DELAY, /* it has begun, or has failed */
+    HF_TRANSACTION_BUSY,     /* other clients stay in the critical section */
+    HF_TRANSACTION_RESERVED, /* tokens were reserved outside the critical
+                                section, so the table may have changed */
+};
+
 /* One open client: its slot in the arena, and its replica of the lock table. */
 struct hf_file {
     struct hf_in_process local;
@@ -23,11 +31,11 @@ struct hf_file {
     /* The files are damaged, removed or replaced, or our session was ended by
      * another client. */
     bool broken;
-    bool is_busy;   /* the last transaction did not begin; retry it soon */
+    enum hf_transaction_delay delay;
     pid_t busy_pid; /* process that keeps the arena locked; 0: several do */
     struct hf_error failure;
 
-    struct hf_dlist pending; /* requests to retry, because is_busy was set */
+    struct hf_dlist pending; /* requests to retry after a `delay` */
     struct hf_timer retry;
     struct hf_fd wake_fd;
     struct hf_reaper reaper;
@@ -53,11 +61,10 @@ static inline struct hf_slot *hf_transaction_own_slot(
 unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session);
 
 /* Enter the critical section, update the table and expire the leases that are
- * due. If this fails, file->failure has the text. If it also sets
- * file->is_busy, other clients stay in the critical section, or tokens had to
- * be reserved first: try again soon.
+ * due. If this fails, file->failure has the text, and file->delay says whether
+ * to retry it soon.
  *
- * HF_EUNAVAIL  the arena is busy, or cannot be written
+ * HF_EUNAVAIL  see file->delay, or the arena cannot be written
  * HF_EPROTO    file->broken: no later call can succeed
  * HF_ESYSTEM, HF_ELIMIT  no tokens can be reserved
  * HF_ENOMEM    the replica cannot be updated */

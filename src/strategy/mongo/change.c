@@ -81,8 +81,8 @@ static void add_projection(bson_t *pipeline, const char *number)
     bson_append_document_end(pipeline, &stage);
 }
 
-/* Pass on only changes whose events name this client, as the grant to a waiter
- * does. */
+/* Let the server send only the changes whose events contain the word `client`.
+ * The grant to a waiter contains it; see event_line.h. */
 static void add_filter(bson_t *pipeline, const char *client)
 {
     bson_t stage, match, either, path;

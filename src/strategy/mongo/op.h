@@ -22,8 +22,9 @@ struct hf_mongo_op {
     bool fast_path; /* try lock_fast.json or unlock_fast.json first */
     bool may_queue; /* LOCK: join the queue if the key is held */
     bool waits;     /* LOCK: an earlier reply reported the claim as queued */
-    char command[HF_MONGO_COMMAND_SIZE + 1]; /* name of the command */
-    char *key;                               /* escaped */
+    char command[HF_MONGO_COMMAND_SIZE +
+                 1]; /* its unique name; see identity.h */
+    char *key;       /* escaped */
     bson_t variables;
 };
 

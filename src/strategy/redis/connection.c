@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "strategy/keepalive.h"
 #include "strategy/redis/socket.h"
 
 #define BACK_OFF_MIN_MS 10u  /* back-off starts with at most this pause */
@@ -82,7 +83,7 @@ static bool can_send(const struct hf_redis_connection *connection)
 /* The instant at which this client gives up a silent server. The limit is
  * generous: a server that stalls for some seconds, in a fork, a long script or
  * a paused machine, still replies, and reconnecting would only lose that reply.
- * The kernel detects a dead peer sooner (socket.h). */
+ * The kernel detects a dead server sooner (socket.h). */
 static hf_time silence_deadline(const struct hf_redis_connection *connection)
 {
     return hf_time_add(connection->last_read_at,
@@ -261,7 +262,7 @@ static void on_connected(struct hf_redis_connection *connection)
     }
     connection->context->flags |= REDIS_CONNECTED;
     if (connection->address->port > 0)
-        hf_redis_socket_detect_loss(connection->fd.fd);
+        hf_keepalive_set(connection->fd.fd);
     set_connection_state(connection, HF_REDIS_HANDSHAKE);
     if (connection->address->tls &&
         !hf_redis_tls_begin(connection->address->tls, connection->context,

@@ -19,8 +19,9 @@ uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms);
 uint32_t hf_redis_heartbeat_interval(const struct hf_redis *redis,
                                      uint32_t lease_ms);
 
-/* The server reported a position to a waiter for `lease_ms`: start the
- * heartbeat, or keep it running for some more seconds. */
+/* Called when the server has queued a waiter that asked for `lease_ms`, or
+ * reports its place: start the heartbeat, or keep it running for some more
+ * seconds. */
 void hf_redis_heartbeat_extend(struct hf_redis *redis, uint32_t lease_ms);
 
 enum hf_err hf_redis_heartbeat_open(struct hf_redis *redis);

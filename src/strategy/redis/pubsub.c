@@ -32,8 +32,8 @@ static void on_grant_message(struct hf_redis *redis, const char *text)
         !hf_redis_reply_next_number(&at, &sent))
         return;
     /* With ?wait_replicas= set an old anchor, so that the client renews at
-     * once: the answer to that renewal waits for the replicas (needs_replicas()
-     * in redis.c). */
+     * once: the answer to that renewal waits for the replicas (age_anchor() in
+     * redis.c). */
     grant.anchor.sent = redis->wait_replicas > 0 ? 0 : (hf_time)sent;
     redis->host->ops->grant(redis->host, &grant);
 }

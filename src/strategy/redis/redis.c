@@ -80,19 +80,23 @@ static void send_wait(struct hf_redis_request *request)
 
 /* Returns true if the answer must wait until replicas have the write. WAIT
  * covers only the writes of its own connection, and so not a grant that was
- * made earlier or by another client's command. As a side effect, such a grant
- * gets an old anchor: the client then renews the lease at once, and WAIT covers
- * that renewal. */
+ * made earlier or by another client's command; see age_anchor(). */
 static bool needs_replicas(const struct hf_redis_request *request, bool fresh)
 {
-    enum hf_command_kind kind = request->request->command.kind;
+    return request->redis->wait_replicas > 0 &&
+           !request->request->answer.result.err &&
+           (request->request->command.kind == HF_COMMAND_RENEW || fresh);
+}
+
+/* Give a grant that WAIT does not cover an old anchor: the client then renews
+ * the lease at once, and WAIT covers that renewal. */
+static void age_anchor(const struct hf_redis_request *request, bool fresh)
+{
     struct hf_answer *answer = &request->request->answer;
 
-    if (request->redis->wait_replicas == 0 || answer->result.err)
-        return false;
-    if (kind == HF_COMMAND_LOCK && !fresh)
+    if (request->redis->wait_replicas > 0 && !answer->result.err && !fresh &&
+        request->request->command.kind == HF_COMMAND_LOCK)
         answer->anchor = (struct hf_anchor){.known = true};
-    return kind == HF_COMMAND_RENEW || fresh;
 }
 
 /* ---- Commands -----------------------------------------------------------*/
@@ -156,12 +160,14 @@ void hf_redis_request_on_reply(struct hf_redis_request *request,
     if (submitted->answer.result.position > 0)
         hf_redis_heartbeat_extend(request->redis, submitted->command.lease_ms);
     if (lock_reply.slow_path || (request->tried && submitted->command.queue &&
-                                 submitted->answer.result.err == HF_EBUSY))
+                                 submitted->answer.result.err == HF_EBUSY)) {
         hf_redis_request_send_lock(request);
-    else if (needs_replicas(request, lock_reply.fresh))
+    } else if (needs_replicas(request, lock_reply.fresh)) {
         send_wait(request);
-    else
+    } else {
+        age_anchor(request, lock_reply.fresh);
         hf_redis_request_answer(request);
+    }
 }
 
 static void on_command_reply(struct hf_redis_call *call,

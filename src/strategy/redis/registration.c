@@ -97,7 +97,7 @@ static struct hf_key channel_of(const struct hf_redis *redis,
     const char *events = redis->address.space.shared[HF_REDIS_KEY_EVENTS];
     size_t size = strlen(events);
 
-    memcpy(to, events, size);
+    hf_copy(to, events, size);
     return (struct hf_key){to, size + pattern_of(redis, watch, to + size).size};
 }
 

@@ -84,8 +84,11 @@ static void write_printable(char to[NAMED_MAX + 1], struct hf_key key)
     const char *bytes = key.data;
     size_t size = key.size < NAMED_MAX ? key.size : NAMED_MAX;
 
-    for (size_t i = 0; i < size; i++)
-        to[i] = bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : '?';
+    for (size_t i = 0; i < size; i++) {
+        to[i] = bytes[i];
+        if (to[i] < ' ' || to[i] > '~')
+            to[i] = '?';
+    }
     to[size] = '\0';
 }
 

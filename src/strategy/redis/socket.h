@@ -10,8 +10,4 @@
  * context has `err`. */
 redisContext *hf_redis_socket_open(const struct hf_redis_address *address);
 
-/* Make the kernel detect a dead peer: by unacknowledged data, and by keep-alive
- * probes while the connection is idle. */
-void hf_redis_socket_detect_loss(int fd);
-
 #endif

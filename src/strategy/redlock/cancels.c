@@ -105,7 +105,8 @@ void hf_redlock_cancels_supersede(struct hf_redlock_server *server,
 
 void hf_redlock_cancels_fini(struct hf_redlock_server *server)
 {
-    while (!hf_dlist_is_empty(&server->cancels))
-        free_cancel(HF_CONTAINER(hf_dlist_first(&server->cancels),
-                                 struct cancel, link));
+    struct hf_dlist *link;
+
+    while ((link = hf_dlist_take(&server->cancels)))
+        free_cancel(HF_CONTAINER(link, struct cancel, link));
 }

@@ -228,7 +228,7 @@ static void complete_lock(struct hf_redlock_vote *vote)
  * probes; if they show that only a minority holds the key, request a token.
  * Then send the LOCK to the next server. Each step waits for the replies to the
  * previous one, or for the timeout. Returns true if the LOCK is refused. */
-static bool is_refused_so_far(struct hf_redlock_vote *vote)
+static bool proceed_or_refuse(struct hf_redlock_vote *vote)
 {
     if (vote->no > 0 && !vote->probed)
         send_probes(vote);
@@ -253,7 +253,7 @@ void hf_redlock_lock_decide(struct hf_redlock_vote *vote)
     if (!vote->sent_to_all && vote->yes > 0)
         hf_redlock_vote_send_all(vote);
     else if (!vote->sent_to_all)
-        refused = is_refused_so_far(vote);
+        refused = proceed_or_refuse(vote);
     if (vote->yes >= vote->redlock->majority)
         complete_lock(vote);
     else if (refused || is_majority_impossible(vote))
