@@ -90,29 +90,58 @@
 
 #define HF_CLIENTS_MAX 16384 /* client connections of one node */
 
+/* Beyond this many of at most `max` connections, a leader sends clients away. */
+#define HF_CLIENTS_FULL(max) ((max) - (max) / 16)
+
 /* Limits of one client connection. It is closed if it exceeds OUTPUT_MAX,
- * SLOW_MS or IDLE_MS; IDLE_MS does not apply to a connection without
- * multiplexing that waits or watches. Beyond ROOM, events and LISTs wait until
- * the client reads. */
+ * SLOW_MS or IDLE_MS; IDLE_MS does not apply while the node has paused reading,
+ * or while a plain client waits or watches. Beyond ROOM, events and LISTs wait
+ * until the client reads, and so do the requests of a plain client; those of a
+ * MUX client wait beyond REPLY_ROOM. */
 #define HF_CLIENT_REQUESTS_MAX 1024  /* unanswered requests */
 #define HF_CLIENT_WATCHES_MAX 1024   /* open watches */
 #define HF_CLIENT_LISTS_MAX 16       /* running LISTs */
 #define HF_CLIENT_OUTPUT_MAX 1048576 /* unsent bytes */
 #define HF_CLIENT_ROOM 262144        /* unsent bytes before events and LISTs */
+#define HF_CLIENT_REPLY_ROOM 524288  /* unsent bytes before MUX requests */
+#define HF_CLIENT_TURN_MAX 1024      /* requests executed in one turn */
 #define HF_CLIENT_SLOW_MS 10000      /* time in which it reads nothing */
 #define HF_CLIENT_IDLE_MS 30000      /* time in which it sends nothing */
 #define HF_CLIENT_SWEEP_MS 1000      /* interval of checks for these two */
 #define HF_CLIENT_TIMEOUT_MS 10000   /* timeout if a request has no deadline */
 
-/* Limits of all client connections of a node together. */
-#define HF_INPUT_MAX 67108864 /* bytes of requests not yet executed */
-#define HF_UNSENT_MAX                                                          \
-    268435456 /* unsent bytes; beyond this, events and LISTs wait sooner */
-#define HF_UNANSWERED_MAX 67108864      /* bytes of unanswered requests */
+/* Limits of all client connections of a node together. Beyond WATCHES_BYTES and
+ * UNANSWERED_MAX, a connection may have HF_CLIENT_SCARCE bytes: clients that
+ * need little are served beside others that need too much. */
+#define HF_CLIENT_SCARCE 4096
+#define HF_INPUT_MAX 67108864      /* bytes of requests not yet executed */
+#define HF_WATCHES_BYTES 67108864  /* bytes of watches */
+#define HF_UNSENT_MAX 268435456    /* unsent bytes; beyond this, clients get */
+#define HF_UNSENT_SCARCE 64        /* ROOM and REPLY_ROOM divided by this */
+#define HF_UNANSWERED_MAX 67108864 /* bytes of unanswered requests */
 #define HF_UNANSWERED_LOCK_MAX 58720256 /* the same limit when a LOCK arrives */
 
+/* Running LISTs of all client connections. Beyond this, a connection may have
+ * only one: whenever a key is released, the table examines every LIST. */
+#define HF_LISTS_MAX 256
 #define HF_LIST_PAGE_BYTES 65536 /* bytes of infos in one page of a list */
 #define HF_LIST_PAGE_KEYS 500    /* keys in one page of a list */
 #define HF_LIST_STEP_KEYS 4096   /* keys that a list visits in one turn */
+
+/* Work on requests, which limits how long a turn of the node takes. A unit is a
+ * request, or 64 bytes of requests or replies; OP_WORK is what a request takes
+ * in addition that waits for other nodes. REQUEST_WORK is the limit for the
+ * input between two turns, and again for the input that was kept. Then the
+ * connections with more requests take turns, up to REQUEST_PART units each. */
+#define HF_CLIENTS_REQUEST_WORK 65536 /* of all connections */
+#define HF_CLIENT_REQUEST_PART 256    /* of one connection at a time */
+#define HF_CLIENT_OP_WORK 8
+
+/* Work on LISTs and events. A unit is a key or an event that is examined, or 64
+ * bytes of output. One connection after the other does up to HF_CLIENT_WORK
+ * units. */
+#define HF_CLIENT_WORK 2048     /* of one connection at a time */
+#define HF_CLIENTS_WORK 16384   /* of all connections in one turn of the node */
+#define HF_CLIENT_WORK_PART 256 /* of one list or watch at a time */
 
 #endif

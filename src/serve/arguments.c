@@ -1,0 +1,41 @@
+#include "serve/arguments.h"
+
+const struct hf_resp_value *hf_arguments_word(struct hf_arguments *args)
+{
+    args->count--;
+    return args->words++;
+}
+
+uint64_t hf_arguments_number(struct hf_arguments *args, uint64_t max,
+                             const char *cause)
+{
+    uint64_t number = 0;
+
+    if (!hf_resp_number(hf_arguments_word(args), max, &number))
+        args->cause = cause;
+    return number;
+}
+
+void hf_arguments_nonce(struct hf_arguments *args, struct hf_nonce *nonce)
+{
+    if (!hf_resp_nonce(hf_arguments_word(args), nonce))
+        args->cause = "a nonce has 32 hexadecimal digits";
+}
+
+struct hf_key hf_arguments_key(struct hf_arguments *args, bool is_prefix)
+{
+    struct hf_bytes bytes = hf_resp_bytes(hf_arguments_word(args));
+
+    if (bytes.size > HF_KEY_MAX || (bytes.size == 0 && !is_prefix))
+        args->cause = "a key has 1 to 1024 bytes";
+    return (struct hf_key){bytes.data, bytes.size};
+}
+
+bool hf_arguments_option(struct hf_arguments *args, const char *name,
+                         size_t more)
+{
+    if (args->count < 1 + more || !hf_resp_equals(args->words, name))
+        return false;
+    (void)hf_arguments_word(args);
+    return true;
+}
