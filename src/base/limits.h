@@ -64,22 +64,34 @@
 #define HF_NODE_ELECTION_MS 500
 #define HF_NODE_HEARTBEAT_MS 100
 #define HF_NODE_HISTORY_BYTES 16777216  /* events kept for watches */
+#define HF_NODE_TABLE_BYTES 1073741824  /* memory of the table, roughly */
+#define HF_NODE_TABLE_SPARE 16          /* this part more, for sessions only */
 #define HF_NODE_SNAPSHOT_BYTES 16777216 /* bytes of log between two snapshots */
 #define HF_NODE_TRAILING 8192           /* log entries kept before a snapshot */
 #define HF_NODE_FRAME_MAX 8388608       /* bytes of one frame between nodes */
+#define HF_NODE_HELLO_MAX 4096          /* bytes of the first frame, a HELLO */
 #define HF_NODE_FRAME_GOAL 1048576      /* a frame of this size is complete */
-#define HF_NODE_LINKS_MAX 64            /* incoming connections of nodes */
-#define HF_NODE_REQUESTS_MAX 1048576    /* unanswered requests of a node */
-#define HF_NODE_PROPOSALS_MAX 1048576   /* unanswered commands at a leader */
-#define HF_NODE_SUBMIT_MAX 8192         /* commands submitted in one turn */
+#define HF_NODE_HELLO_MS 3000           /* time until the HELLO has arrived */
+#define HF_NODE_SILENT_MS 10000       /* until a leader closes a silent link */
+#define HF_NODE_LINKS_MAX 64          /* incoming connections of nodes */
+#define HF_NODE_REQUESTS_MAX 1048576  /* unanswered requests of a node */
+#define HF_NODE_PROPOSALS_MAX 1048576 /* unanswered commands at a leader */
+#define HF_NODE_PROPOSALS_BYTES 268435456 /* memory of these commands */
+#define HF_NODE_PROPOSALS_LOCK_BYTES                                           \
+    234881024 /* the same limit when a command needs space in the table */
+#define HF_NODE_SUBMIT_MAX 8192      /* commands submitted in one turn */
 #define HF_NODE_SUBMIT_BYTES 4194304 /* bytes submitted in one turn, roughly */
 #define HF_NODE_PENDING_MAX 67108864 /* bytes of entries not yet durable */
-#define HF_NODE_APPLY_MAX 8192       /* entries applied in one turn */
+#define HF_NODE_APPLY_MAX 1024       /* entries applied in one turn */
 #define HF_NODE_EXPIRE_MAX 256       /* EXPIREs proposed in one turn */
 #define HF_NODE_INFLIGHT_MAX 8192    /* entries on the way to one node */
 #define HF_NODE_DETACHED_MS 10000 /* life of a session without a connection */
+#define HF_NODE_SESSIONS_MAX                                                   \
+    262144 /* sessions that a leader watches: those of the table, and those that
+              other nodes have reported before it has applied their OPEN */
 #define HF_NODE_REPEAT_MS 1000 /* resend a message unanswered for this long */
-#define HF_NODE_DISK_RETRY_MS 100 /* delay of a retry, as after a full disk */
+#define HF_NODE_COMMIT_DELAY_MS 2    /* until a commit is sent without append */
+#define HF_NODE_DISK_RETRY_MS 100    /* until a retry, such as on a full disk */
 #define HF_NODE_SNAPSHOT_PART 262144 /* bytes of a snapshot in a message */
 #define HF_NODE_OUT_MAX 16777216     /* bytes queued for sending to one node */
 

@@ -1,16 +1,11 @@
 /* apply.c - apply committed entries, and report what they have done. */
 #include "node/state.h"
 
-#define ENTRY_OVERHEAD 32 /* bytes of an entry besides its data, roughly */
-
 /* ---- Grants -------------------------------------------------------------*/
 
-/* At the leader: send the grant to the node that has the client, which may be
- * this one. */
-static void push_applied_grant(struct hf_node *node,
-                               const struct hf_node_grant *grant)
+static void push_grant_to(struct hf_node *node, uint64_t origin,
+                          const struct hf_node_grant *grant)
 {
-    uint64_t origin = hf_sessions_origin(node, grant->session);
     struct hf_peer *peer = hf_peers_find(node, origin);
 
     if (origin == node->opts.id)
@@ -19,6 +14,19 @@ static void push_applied_grant(struct hf_node *node,
         return;
     hf_packet_encode_push(hf_peers_message(node), grant);
     (void)hf_peers_send(node, peer, HF_PACKET_PUSH);
+}
+
+/* At the leader: send the grant to the nodes that have the client, which may
+ * include this one. The client ignores a grant that it knows already. */
+static void push_applied_grant(struct hf_node *node,
+                               const struct hf_node_grant *grant)
+{
+    uint32_t origins = hf_sessions_origins(node, grant->session);
+
+    for (size_t i = 0; i < node->opts.member_count; i++) {
+        if (origins & (UINT32_C(1) << i))
+            push_grant_to(node, node->members[i].id, grant);
+    }
 }
 
 /* The time from applying the LOCK, at `noted`, to submitting the entry `index`
@@ -37,16 +45,16 @@ static int64_t age_of(const struct hf_node *node, uint64_t index, uint64_t term,
     return submitted == HF_NEVER || submitted < noted ? -1 : submitted - noted;
 }
 
-/* The leader reports each grant to the node that has the client, with the age.
- * That node reports the grant itself, without the age, only if it applies it
- * before the leader's report arrives. */
+/* The leader reports each grant to the nodes that have the client, with the
+ * age. Such a node reports the grant itself, without the age, only if it
+ * applies it before the leader's report arrives. */
 static void report_applied_grants(struct hf_node *node, uint64_t index,
                                   uint64_t term)
 {
     struct hf_node_grant grant;
     hf_time noted;
 
-    while (hf_node_replica_take_grant(&node->replica, &grant, &noted)) {
+    while (hf_state_machine_take_grant(&node->machine, &grant, &noted)) {
         grant.age_ms = age_of(node, index, term, noted);
         if (hf_node_leads(node))
             push_applied_grant(node, &grant);
@@ -63,12 +71,15 @@ static bool decode_entry(struct hf_node *node, uint64_t index,
 {
     struct hf_error error;
     enum hf_err err =
-        hf_command_decode(command, entry->data.data, entry->data.size);
+        hf_versions_check_entry(node->opts.version, index, entry->data, &error);
 
-    if (!err)
-        return true;
-    (void)hf_error_set(&error, err, "log entry %llu cannot be decoded: %s",
-                       (unsigned long long)index, hf_err_text(err));
+    if (!err) {
+        err = hf_command_decode(command, entry->data.data, entry->data.size);
+        if (!err)
+            return true;
+        (void)hf_error_set(&error, err, "log entry %llu cannot be decoded: %s",
+                           (unsigned long long)index, hf_err_text(err));
+    }
     hf_node_fail(node, &error);
     return false;
 }
@@ -81,25 +92,28 @@ static void apply_command(struct hf_node *node, uint64_t index,
 
     if (!decode_entry(node, index, entry, &command))
         return;
-    if (hf_node_replica_apply(&node->replica, node->now, &command, &result)) {
+    if (hf_state_machine_apply(&node->machine, node->now, &command, &result)) {
         hf_node_fail_code(node, HF_ENOMEM, "cannot apply a command");
         return;
     }
     hf_sessions_applied(node, &command, &result);
     report_applied_grants(node, index, entry->term);
+    if (node->machine.forced_session != 0)
+        hf_attachments_push_forced(node, node->machine.forced_session,
+                                   node->machine.forced_token);
     if (entry->term == node->leading_term)
         hf_proposals_applied(node, index, &result);
 }
 
-void hf_node_apply(struct hf_node *node)
+void hf_apply_entries(struct hf_node *node)
 {
-    struct hf_node_replica *replica = &node->replica;
-    uint64_t before = replica->applied;
+    struct hf_state_machine *machine = &node->machine;
+    uint64_t before = machine->applied;
 
     for (unsigned i = 0; i < HF_NODE_APPLY_MAX &&
-                         replica->applied < node->commit && !node->has_failed;
+                         machine->applied < node->commit && !node->has_failed;
          i++) {
-        uint64_t index = replica->applied + 1;
+        uint64_t index = machine->applied + 1;
         const struct hf_entry *entry =
             hf_entries_find(&node->engine.log, index);
 
@@ -107,11 +121,11 @@ void hf_node_apply(struct hf_node *node)
             break; /* a snapshot is being installed */
         if (entry->kind == HF_ENTRY_COMMAND)
             apply_command(node, index, entry);
-        replica->applied = index;
-        node->compaction.bytes += entry->data.size + ENTRY_OVERHEAD;
+        machine->applied = index;
+        hf_compaction_applied(node, entry);
         if (entry->term == node->leading_term)
             node->in_office = true;
     }
-    if (replica->applied > before && node->hooks.on_applied)
+    if (machine->applied > before && node->hooks.on_applied)
         node->hooks.on_applied(node->hooks_arg);
 }

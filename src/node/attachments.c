@@ -35,17 +35,11 @@ void hf_attachments_fini(struct hf_attachments *attachments)
     hf_map_fini(&attachments->by_session);
 }
 
-/* Session ids are consecutive numbers, which this spreads well enough. */
-static uint64_t hash_session(uint64_t session)
-{
-    return session * UINT64_C(0x9e3779b97f4a7c15);
-}
-
 static struct attachment *find_attachment(const struct hf_node *node,
                                           uint64_t session)
 {
     struct hf_map_link *link =
-        hf_map_find(&node->attachments.by_session, hash_session(session));
+        hf_map_find(&node->attachments.by_session, hf_map_hash_number(session));
 
     while (link && attachment_at(link)->session != session)
         link = hf_map_find_next(link);
@@ -96,12 +90,15 @@ static struct hf_map_link *send_some(struct hf_node *node,
     return next ? link : NULL;
 }
 
+/* The leader forgets the earlier list first: a DETACH may have been dropped. */
 static void announce_to(struct hf_node *node, struct hf_peer *leader)
 {
     struct hf_map_link *link = NULL;
-    bool sent = true;
+    bool sent;
 
-    if (node->attachments.by_session.count > 0) {
+    (void)hf_peers_message(node);
+    sent = hf_peers_send(node, leader, HF_PACKET_DETACH_ALL);
+    if (sent && node->attachments.by_session.count > 0) {
         do
             link = send_some(node, leader, link, &sent);
         while (link && sent);
@@ -128,8 +125,8 @@ void hf_attachments_announce(struct hf_node *node)
 
 /* ---- Attaching ----------------------------------------------------------*/
 
-enum hf_err hf_node_attach(struct hf_node *node, uint64_t session,
-                           uint64_t conn)
+enum hf_err hf_attachments_add(struct hf_node *node, uint64_t session,
+                               uint64_t conn)
 {
     struct attachment *attachment = find_attachment(node, session);
 
@@ -139,14 +136,15 @@ enum hf_err hf_node_attach(struct hf_node *node, uint64_t session,
             return HF_ENOMEM;
         attachment->session = session;
         hf_map_insert(&node->attachments.by_session, &attachment->link,
-                      hash_session(session));
+                      hf_map_hash_number(session));
     }
     attachment->conn = conn;
     send_change(node, HF_PACKET_ATTACH, session);
     return HF_OK;
 }
 
-void hf_node_detach(struct hf_node *node, uint64_t session, uint64_t conn)
+void hf_attachments_remove(struct hf_node *node, uint64_t session,
+                           uint64_t conn)
 {
     struct attachment *attachment = find_attachment(node, session);
 
@@ -164,4 +162,13 @@ void hf_attachments_push(struct hf_node *node,
 
     if (attachment && node->hooks.on_grant)
         node->hooks.on_grant(node->hooks_arg, attachment->conn, grant);
+}
+
+void hf_attachments_push_forced(struct hf_node *node, uint64_t session,
+                                uint64_t token)
+{
+    const struct attachment *attachment = find_attachment(node, session);
+
+    if (attachment && node->hooks.on_forced)
+        node->hooks.on_forced(node->hooks_arg, attachment->conn, token);
 }

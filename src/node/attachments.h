@@ -23,7 +23,6 @@ struct hf_node_grant {
     uint64_t session;
     struct hf_nonce nonce;
     uint64_t token;
-    uint32_t generation;
     int64_t age_ms;
 };
 
@@ -35,12 +34,13 @@ struct hf_attachments {
 
 /* The client of `session` is at the connection `conn` of this node. Replaces an
  * earlier attachment of the session at this node. Can fail with HF_ENOMEM. */
-enum hf_err hf_node_attach(struct hf_node *node, uint64_t session,
-                           uint64_t conn);
+enum hf_err hf_attachments_add(struct hf_node *node, uint64_t session,
+                               uint64_t conn);
 
 /* The client of `session` has left the connection `conn`. Does nothing if the
  * session is attached at another connection, or not at all. */
-void hf_node_detach(struct hf_node *node, uint64_t session, uint64_t conn);
+void hf_attachments_remove(struct hf_node *node, uint64_t session,
+                           uint64_t conn);
 
 /* ---- For the other parts of the node ------------------------------------*/
 
@@ -55,5 +55,10 @@ void hf_attachments_announce(struct hf_node *node);
  * node. */
 void hf_attachments_push(struct hf_node *node,
                          const struct hf_node_grant *grant);
+
+/* An operator has broken the lock `token` of `session`: call the hook
+ * on_forced() if the session is attached at this node. */
+void hf_attachments_push_forced(struct hf_node *node, uint64_t session,
+                                uint64_t token);
 
 #endif

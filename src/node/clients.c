@@ -62,14 +62,14 @@ static void end_requests(struct hf_conn *conn)
     while ((link = hf_dlist_take(&conn->ops))) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
 
-        hf_node_abandon(conn->clients->opts.node, &op->request);
+        hf_requests_abandon(conn->clients->opts.node, &op->request);
         hf_op_free(op);
     }
     while ((link = hf_dlist_take(&conn->confirmed)))
         hf_op_free(HF_CONTAINER(link, struct hf_op, link));
     if (conn->session == 0)
         return;
-    hf_node_detach(conn->clients->opts.node, conn->session, conn->number);
+    hf_attachments_remove(conn->clients->opts.node, conn->session, conn->number);
     if (!conn->is_mux)
         hf_op_close_session(conn);
 }
@@ -201,7 +201,6 @@ static void on_client_grant(void *arg, uint64_t number,
         .kind = HF_MUX_PUSH_GRANT,
         .nonce = grant->nonce,
         .token = grant->token,
-        .generation = grant->generation,
         .age_ms = grant->age_ms,
     };
 
@@ -416,7 +415,7 @@ static void free_orphans(struct hf_clients *clients)
     while ((link = hf_dlist_take(&clients->orphans))) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
 
-        hf_node_abandon(clients->opts.node, &op->request);
+        hf_requests_abandon(clients->opts.node, &op->request);
         hf_op_free(op);
     }
 }

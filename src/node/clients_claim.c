@@ -245,7 +245,7 @@ static void finish_lock(struct hf_conn_claim *claim,
  * leader has closed the session. The next command opens another one. */
 static void forget_session(struct hf_conn *conn)
 {
-    hf_node_detach(conn->clients->opts.node, conn->session, conn->number);
+    hf_attachments_remove(conn->clients->opts.node, conn->session, conn->number);
     conn->session = 0;
     conn->highest = 0;
     conn->claim->secret = hf_clients_draw(conn->clients);
@@ -313,7 +313,7 @@ static void on_claim_session_opened(struct hf_op *op,
     }
     err = outcome->result.err;
     if (!err)
-        err = hf_node_attach(conn->clients->opts.node, outcome->result.session,
+        err = hf_attachments_add(conn->clients->opts.node, outcome->result.session,
                              conn->number);
     if (err) {
         fail_claim(claim, err, NULL);

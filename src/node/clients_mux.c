@@ -52,7 +52,7 @@ static void attach_session(struct hf_conn *conn, uint64_t session,
 {
     const struct hf_mux_reply reply = {.id = request->id, .session = session};
     enum hf_err err =
-        hf_node_attach(conn->clients->opts.node, session, conn->number);
+        hf_attachments_add(conn->clients->opts.node, session, conn->number);
 
     if (err) {
         hf_conn_reply_mux_error(conn, request->id, err, NULL);
@@ -184,7 +184,7 @@ static enum hf_err detach(struct hf_conn *conn,
 
     if (err)
         return err;
-    hf_node_detach(conn->clients->opts.node, conn->session, conn->number);
+    hf_attachments_remove(conn->clients->opts.node, conn->session, conn->number);
     conn->session = 0;
     return HF_OK;
 }

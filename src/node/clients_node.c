@@ -9,7 +9,7 @@ hf_time hf_clients_now(const struct hf_node *node)
 
 struct hf_store *hf_clients_store(const struct hf_node *node)
 {
-    return node->replica.store;
+    return node->machine.store;
 }
 
 /* Nonces and secrets must not repeat after a restart, even if the seed does. */

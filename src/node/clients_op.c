@@ -77,7 +77,7 @@ enum hf_err hf_op_submit(struct hf_op *op, enum hf_node_request_kind kind,
     op->request.kind = kind;
     op->request.done = on_request_done;
     op->request.deadline = hf_time_add(hf_clients_now(node), remaining_ms);
-    err = hf_node_submit(node, &op->request);
+    err = hf_requests_submit(node, &op->request);
     if (err)
         hf_op_free(op);
     return err;

@@ -7,9 +7,12 @@
 #include "log/snapshot_writer.h"
 #include "node/state.h"
 
-#define PART_ENTRIES 4096
-#define PART_BYTES 1048576
+/* Entries that one job applies. The thread of the node copies them, so they are
+ * few. */
+#define PART_ENTRIES 1024
+#define PART_BYTES 262144
 #define RETRY_MS 1000
+#define ENTRY_OVERHEAD 32 /* bytes of an entry besides its data, roughly */
 
 /* ---- The second table ---------------------------------------------------*/
 
@@ -83,7 +86,6 @@ static enum hf_err decode_old_snapshot(struct compact_job *job,
 static enum hf_err load_table(struct compact_job *job)
 {
     struct hf_snapshot_file *file = NULL;
-    struct hf_error damaged;
     enum hf_err err;
 
     job->table = new_table(&job->seed);
@@ -91,11 +93,10 @@ static enum hf_err load_table(struct compact_job *job)
         return hf_error_set_code(&job->error, HF_ENOMEM);
     if (job->last == 0)
         return HF_OK;
-    err = hf_snapshot_file_open(job->disk, &job->cluster, &file, &damaged,
-                                &job->error);
-    if (!err && (!file || hf_snapshot_file_meta(file)->index != job->last))
-        err = hf_error_set(&job->error, HF_EBUSY,
-                           "the newest snapshot is another one");
+    /* Not the newest one: that may be a file which the engine has not installed
+     * yet, or has refused. */
+    err = hf_snapshot_file_open_at(job->disk, &job->cluster, job->last, &file,
+                                   &job->error);
     if (!err)
         err = decode_old_snapshot(job, file);
     hf_snapshot_file_close(file);
@@ -175,7 +176,8 @@ static void run_compaction_step(struct hf_node_job *base)
 
 /* Let a job free `table`, because that takes long; or free it here, if another
  * table waits for such a job. */
-static void discard(struct hf_compaction *compaction, struct hf_table *table)
+static void discard_table(struct hf_compaction *compaction,
+                          struct hf_table *table)
 {
     if (compaction->trash)
         free_table(table);
@@ -191,7 +193,8 @@ static void give_up(struct hf_node *node)
     compaction->retry = hf_time_add(node->now, RETRY_MS);
 }
 
-static void on_part_written(struct hf_node *node, const struct compact_job *job)
+static void on_snapshot_written(struct hf_node *node,
+                                const struct compact_job *job)
 {
     struct hf_compaction *compaction = &node->compaction;
     uint64_t index = job->meta.index;
@@ -200,25 +203,22 @@ static void on_part_written(struct hf_node *node, const struct compact_job *job)
     compaction->count++;
     compaction->size = job->size;
     compaction->bytes -= compaction->target_bytes;
-    hf_wal_reserve(node->journal.wal, job->size + job->size / 4);
     hf_wal_reserve_return(node->journal.wal);
-    if (hf_node_step(node,
-                     (struct hf_engine_event){.kind = HF_ENGINE_SNAPSHOT_TAKEN,
-                                              .index = index}))
+    if (hf_consensus_step(
+            node, (struct hf_engine_event){.kind = HF_ENGINE_SNAPSHOT_TAKEN,
+                                           .index = index}))
         return; /* another snapshot is newer, or being installed */
     compaction->obsolete = index;
-    if (index > node->opts.trailing)
-        hf_wal_compact(node->journal.wal, index - node->opts.trailing);
+    hf_wal_compact(node->journal.wal, node->engine.log.base_index);
 }
 
-/* If the disk is full, memory is short, or a snapshot of the leader was
- * installed meanwhile (HF_EBUSY), try again later. Any other error means that
- * the disk or the log is damaged. */
+/* If the disk is full, or memory is short, try again later. After any other
+ * error the disk or the log is damaged: the node stops. */
 static void on_failed(struct hf_node *node, const struct compact_job *job)
 {
     if (job->phase == PHASE_WRITE)
         hf_wal_reserve_return(node->journal.wal);
-    if (job->err == HF_ELIMIT || job->err == HF_ENOMEM || job->err == HF_EBUSY)
+    if (job->err == HF_ELIMIT || job->err == HF_ENOMEM)
         give_up(node);
     else
         hf_node_fail(node, &job->error);
@@ -231,7 +231,7 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
     bool is_restarted = compaction->target != job->meta.index;
 
     if (is_restarted && job->phase != PHASE_CLEAN)
-        discard(compaction, job->table);
+        discard_table(compaction, job->table);
     else if (job->phase != PHASE_CLEAN)
         compaction->table = job->table;
     if (job->err)
@@ -241,7 +241,7 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
     else if (is_restarted && job->phase == PHASE_WRITE)
         hf_wal_reserve_return(node->journal.wal);
     else if (!is_restarted && job->phase == PHASE_WRITE)
-        on_part_written(node, job);
+        on_snapshot_written(node, job);
     else if (!is_restarted)
         compaction->applied = job->last;
     hf_buf_fini(&job->entries);
@@ -249,18 +249,80 @@ static void end_job(struct hf_node *node, struct hf_node_job *base)
     free(job);
 }
 
+/* ---- Counting entries ---------------------------------------------------*/
+
+void hf_compaction_recovered(struct hf_node *node, const struct hf_entry *entry)
+{
+    node->compaction.backlog += entry->data.size + ENTRY_OVERHEAD;
+}
+
+void hf_compaction_applied(struct hf_node *node, const struct hf_entry *entry)
+{
+    struct hf_compaction *compaction = &node->compaction;
+    size_t size = entry->data.size + ENTRY_OVERHEAD;
+
+    compaction->bytes += size;
+    compaction->backlog -=
+        compaction->backlog < size ? compaction->backlog : size;
+}
+
+/* ---- Space --------------------------------------------------------------*/
+
+/* The last snapshot and the reserve have room for two snapshots of the table as
+ * it is now. The next snapshot is written into the reserve, and what it leaves,
+ * with the space of the last one, is the reserve for the one after that. So on
+ * a full disk there is always space for one more, if the table does not grow.
+ * After a start, the table grows by entries that were accepted before. */
+void hf_compaction_reserve(struct hf_node *node)
+{
+    uint64_t last = node->compaction.size;
+    uint64_t next = hf_snapshot_size_max(&node->machine.store->table) +
+                    node->compaction.backlog;
+
+    hf_wal_reserve(node->journal.wal, last < next ? 2 * next - last : next);
+}
+
 /* ---- The start of a job -------------------------------------------------*/
+
+/* Returns after how many bytes of log entries the next snapshot is made. A
+ * large snapshot is made less often. But the log in memory has a limit: a
+ * quarter of it may be kept before a snapshot, a quarter may follow until the
+ * next one is started, and the rest is for entries that arrive while that one
+ * is being made. */
+static uint64_t least_bytes(const struct hf_node *node)
+{
+    uint64_t least = node->compaction.size > node->opts.snapshot_bytes
+                         ? node->compaction.size
+                         : node->opts.snapshot_bytes;
+    uint64_t most = hf_entries_bytes_max(&node->engine.log) / 4;
+
+    return least < most ? least : most;
+}
+
+/* Returns true if the disk is nearly full and a snapshot would free a segment
+ * of the write-ahead log. Waiting for least_bytes() could be too late: records
+ * are padded, so small commands take much more space on the disk than their
+ * size. */
+static bool would_free_segment(const struct hf_node *node)
+{
+    const struct hf_wal *wal = node->journal.wal;
+    uint64_t end = hf_wal_oldest_end(wal);
+    uint64_t index = end + node->opts.trailing;
+
+    return hf_wal_space(wal) != HF_WAL_SPACE_OK &&
+           end > node->engine.log.base_index &&
+           node->engine.snapshot.index < index &&
+           node->machine.applied >= index;
+}
 
 static bool is_compaction_wanted(const struct hf_node *node)
 {
     const struct hf_compaction *compaction = &node->compaction;
-    uint64_t least = compaction->size > node->opts.snapshot_bytes
-                         ? compaction->size
-                         : node->opts.snapshot_bytes;
 
-    return compaction->bytes >= least && node->now >= compaction->retry &&
-           !node->engine.installing &&
-           node->replica.applied > node->engine.snapshot.index &&
+    return (compaction->bytes >= least_bytes(node) ||
+            would_free_segment(node)) &&
+           node->now >= compaction->retry && !node->engine.installing &&
+           node->machine.applied > node->engine.snapshot.index &&
            node->engine.durable > node->engine.snapshot.index;
 }
 
@@ -270,7 +332,7 @@ static void choose_target(struct hf_node *node)
     uint64_t durable = node->engine.durable;
 
     compaction->target =
-        node->replica.applied < durable ? node->replica.applied : durable;
+        node->machine.applied < durable ? node->machine.applied : durable;
     compaction->target_bytes = compaction->bytes;
     compaction->applied = 0;
 }
@@ -344,6 +406,8 @@ struct hf_node_job *hf_compaction_job(struct hf_node *node)
 {
     struct compact_job *job;
 
+    if (node->engine.installing)
+        return NULL; /* hf_compaction_restart() follows */
     if (node->compaction.target == 0 && node->compaction.obsolete == 0 &&
         !node->compaction.trash && !is_compaction_wanted(node))
         return NULL;
@@ -365,14 +429,15 @@ struct hf_node_job *hf_compaction_job(struct hf_node *node)
     return NULL;
 }
 
-void hf_compaction_restart(struct hf_node *node)
+void hf_compaction_restart(struct hf_node *node, uint64_t size)
 {
     struct hf_compaction *compaction = &node->compaction;
 
-    discard(compaction, compaction->table);
+    discard_table(compaction, compaction->table);
     compaction->table = NULL;
     compaction->target = 0;
-    compaction->bytes = 0;
+    compaction->bytes = compaction->backlog = 0;
+    compaction->size = size;
     compaction->obsolete = node->engine.snapshot.index;
 }
 

@@ -1,8 +1,8 @@
 /* hooks.h - callbacks of the replication half of a node to its client half.
  *
  * A hook runs inside hf_node_turn() or another call of the shell into the node.
- * It may call hf_node_submit(), hf_node_abandon(), hf_node_attach() and
- * hf_node_detach(). */
+ * It may call hf_requests_submit(), hf_requests_abandon(), hf_attachments_add()
+ * and hf_attachments_remove(). */
 #ifndef HF_NODE_HOOKS_H
 #define HF_NODE_HOOKS_H
 
@@ -10,9 +10,14 @@
 
 struct hf_node_hooks {
     /* A session that is attached at the connection `conn` was granted a key
-     * after a wait. The same grant may be reported twice. */
+     * after a wait. The same grant may be reported more than once. */
     void (*on_grant)(void *arg, uint64_t conn,
                      const struct hf_node_grant *grant);
+
+    /* An operator has broken the lock `token`, which a session that is attached
+     * at the connection `conn` holds, or held until now. Every node applies the
+     * FORCE, so this needs no message from the leader. */
+    void (*on_forced)(void *arg, uint64_t conn, uint64_t token);
 
     /* Entries were applied: watches may have events to send. */
     void (*on_applied)(void *arg);

@@ -11,11 +11,11 @@ struct hf_node_job *hf_node_job_begin(struct hf_node *node)
     if (node->has_failed || node->has_job)
         return NULL;
     hf_transfers_drop_old(node);
-    job = hf_transfers_receive_job(node);
+    job = hf_transfers_clean_job(node);
+    if (!job)
+        job = hf_transfers_receive_job(node);
     if (!job)
         job = hf_transfers_send_job(node);
-    if (!job)
-        job = hf_transfers_free_job(node);
     if (!job)
         job = hf_compaction_job(node);
     node->has_job = job != NULL;

@@ -1,44 +1,27 @@
 #include "node/journal.h"
 
-#include <stdlib.h>
-
-#include "base/assert.h"
+#include "base/limits.h"
 
 #define CHUNK 64 /* log entries that are appended at a time */
+
+/* Every node must be able to store every entry, and an entry may fill at most a
+ * quarter of a segment. Only tests use smaller segments, with small entries. */
+_Static_assert(HF_WAL_SEGMENT_SIZE / 4 >= HF_RAFT_ENTRY_MAX + 4096,
+               "an entry does not fit into a segment");
 
 void hf_journal_fini(struct hf_journal *journal)
 {
     hf_wal_close(journal->wal);
-    free(journal->writes);
+    hf_ring_fini(&journal->writes);
     *journal = (struct hf_journal){0};
 }
 
-/* ---- The ring -----------------------------------------------------------*/
+/* ---- Writes -------------------------------------------------------------*/
 
 static struct hf_journal_write *journal_write_at(
     const struct hf_journal *journal, size_t i)
 {
-    HF_ASSERT(journal->capacity > 0);
-    return &journal->writes[(journal->head + i) % journal->capacity];
-}
-
-static enum hf_err reserve_write(struct hf_journal *journal)
-{
-    size_t capacity = journal->capacity > 0 ? journal->capacity * 2 : 16;
-    struct hf_journal_write *writes;
-
-    if (journal->count < journal->capacity)
-        return HF_OK;
-    writes = malloc(capacity * sizeof(*writes));
-    if (!writes)
-        return HF_ENOMEM;
-    for (size_t i = 0; i < journal->count; i++)
-        writes[i] = *journal_write_at(journal, i);
-    free(journal->writes);
-    journal->writes = writes;
-    journal->head = 0;
-    journal->capacity = capacity;
-    return HF_OK;
+    return hf_ring_at(&journal->writes, sizeof(struct hf_journal_write), i);
 }
 
 /* The entries from `first` on are replaced. hf_wal_durable() then reports an
@@ -46,7 +29,7 @@ static enum hf_err reserve_write(struct hf_journal *journal)
  * not wait for more. */
 static void replace_from(struct hf_journal *journal, uint64_t first)
 {
-    for (size_t i = journal->count; i-- > 0;) {
+    for (size_t i = journal->writes.count; i-- > 0;) {
         struct hf_journal_write *write = journal_write_at(journal, i);
 
         if (write->last >= first) /* a write of hard state has no entries */
@@ -86,11 +69,12 @@ enum hf_err hf_journal_store(struct hf_journal *journal,
 {
     struct hf_journal_write write = {update->write, update->term, update->vote,
                                      0, 0};
+    struct hf_journal_write *pushed;
     enum hf_err err;
 
     if (update->write == 0)
         return HF_OK;
-    err = reserve_write(journal);
+    err = hf_ring_reserve(&journal->writes, sizeof(*pushed));
     if (!err && (update->changes & HF_ENGINE_HARD_STATE))
         err = hf_wal_append_state(journal->wal, update->term, update->vote);
     if (!err && (update->changes & (HF_ENGINE_INSTALL | HF_ENGINE_RESET))) {
@@ -109,8 +93,8 @@ enum hf_err hf_journal_store(struct hf_journal *journal,
     if (err)
         return err;
     journal->pending_bytes += write.size;
-    journal->count++;
-    *journal_write_at(journal, journal->count - 1) = write;
+    pushed = hf_ring_push(&journal->writes, sizeof(*pushed));
+    *pushed = write;
     return HF_OK;
 }
 
@@ -132,15 +116,14 @@ bool hf_journal_settle(struct hf_journal *journal)
     struct hf_log_state state = hf_wal_durable(journal->wal);
     uint64_t before = journal->durable;
 
-    while (journal->count > 0) {
+    while (journal->writes.count > 0) {
         const struct hf_journal_write *write = journal_write_at(journal, 0);
 
         if (!has_hard_state(&state, write) || state.last_index < write->last)
             break;
         journal->durable = write->number;
         journal->pending_bytes -= write->size;
-        journal->head = (journal->head + 1) % journal->capacity;
-        journal->count--;
+        hf_ring_drop_first(&journal->writes);
     }
     return journal->durable > before;
 }

@@ -6,6 +6,7 @@
 #ifndef HF_NODE_JOURNAL_H
 #define HF_NODE_JOURNAL_H
 
+#include "base/ring.h"
 #include "log/wal.h"
 #include "raft/engine.h"
 
@@ -21,10 +22,9 @@ struct hf_journal_write {
 
 struct hf_journal {
     struct hf_wal *wal;
-    struct hf_journal_write *writes; /* a ring */
-    size_t head, count, capacity;
-    size_t pending_bytes; /* bytes of entries that are not durable */
-    uint64_t durable;     /* number of the last durable write */
+    struct hf_ring writes; /* of struct hf_journal_write */
+    size_t pending_bytes;  /* bytes of entries that are not durable */
+    uint64_t durable;      /* number of the last durable write */
 };
 
 /* Free the journal, and close `journal->wal` unless it is NULL. */

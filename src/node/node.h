@@ -1,19 +1,19 @@
 /* node.h - one node of a replicated lock table, without sockets, clock or
  * threads.
  *
- * A shell (the daemon, or a simulator) owns the connections, the clock and the
+ * A shell (the daemon, or a simulator) has the connections, the clock and the
  * threads. It reports what happens, and calls hf_node_turn() when it has
  * nothing more to report; the node acts through struct hf_node_ops. The node
  * accesses files through log/disk only, and no call except hf_node_open() waits
  * for the disk: slow work is a flush, an upkeep or a job, which the shell
  * begins, runs in a thread, and ends.
  *
- *     hf_node_set_time(node, now);               owner
- *     report input ...                           owner
- *     hf_node_turn(node, now);                   owner
- *     if (hf_node_flush_begin(node, &flush)) {   owner
+ *     hf_node_set_time(node, now);               shell thread
+ *     report input ...                           shell thread
+ *     hf_node_turn(node, now);                   shell thread
+ *     if (hf_node_flush_begin(node, &flush)) {   shell thread
  *         hf_wal_flush_run(&flush);              any thread
- *         hf_node_flush_end(node, &flush);       owner; then the next turn
+ *         hf_node_flush_end(node, &flush);       shell thread, then a turn
  *     }
  *
  * Always true:
@@ -52,17 +52,23 @@ struct hf_node_opts {
     uint32_t election_ms;    /* default 500 */
     uint32_t heartbeat_ms;   /* default 100 */
     size_t history_bytes;    /* events kept for watches; default 16 MiB */
+    size_t table_bytes;      /* a leader whose table is this large (see
+                                hf_table_bytes()) refuses LOCK, UPDATE and
+                                OPEN; default 1 GiB */
     struct hf_seed seed;     /* random: hash keys and election timeouts */
     uint64_t snapshot_bytes; /* least log between snapshots; default 16 MiB */
     uint32_t trailing;       /* entries kept before a snapshot; default 8192 */
-    uint32_t version;        /* newest table version this node announces; 0:
+    size_t log_bytes;        /* limit of the log in memory; default 256 MiB */
+    size_t clients_max;      /* client connections; default and maximum:
+                                HF_CLIENTS_MAX */
+    uint32_t version;        /* newest table version that this node knows; 0:
                                 HF_VERSION_NEWEST */
 };
 
 /* The services of the shell. None of them calls the node. */
 struct hf_node_ops {
-    /* Connections between nodes. The bytes are copied. `why` is the reason for
-     * which the node refuses the connection. */
+    /* Connections between nodes. The bytes are copied. `why` says why the node
+     * refuses the connection. */
     void (*send_link)(void *arg, uint64_t link, const void *bytes, size_t size);
     void (*close_link)(void *arg, uint64_t link, const char *why);
 
@@ -77,9 +83,9 @@ struct hf_node_ops {
     void (*stop)(void *arg, const struct hf_error *error);
 };
 
-/* Recover a node from its directory `disk`, which hf_log_directory_init() has made,
- * and start it. Blocks. `arg` is passed to all `ops`. `disk` and `ops` are
- * borrowed until hf_node_close(). */
+/* Recover a node from its directory `disk`, which hf_log_directory_init() has
+ * made, and start it. Blocks. `arg` is passed to all `ops`. `disk` and `ops`
+ * are borrowed until hf_node_close(). */
 enum hf_err hf_node_open(const struct hf_node_opts *opts,
                          const struct hf_node_ops *ops, void *arg,
                          struct hf_disk *disk, hf_time now,
@@ -103,11 +109,17 @@ void hf_node_on_peer_up(struct hf_node *node, uint64_t id, uint64_t link);
 void hf_node_on_peer_down(struct hf_node *node, uint64_t id, bool refused);
 
 /* An incoming connection, the link `id`, was opened, has received bytes, or was
- * closed. */
+ * closed. The node closes links that send no HELLO within HF_NODE_HELLO_MS; as
+ * the leader, links that are silent for HF_NODE_SILENT_MS; and one link if a new one would be more than HF_NODE_LINKS_MAX, first those
+ * without a HELLO. */
 void hf_node_on_link_open(struct hf_node *node, uint64_t id);
 void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
                           size_t size);
 void hf_node_on_link_closed(struct hf_node *node, uint64_t id);
+
+/* The shell has closed an incoming connection at once, for lack of descriptors
+ * or memory. The node only counts it. */
+void hf_node_on_link_refused(struct hf_node *node);
 
 /* ---- Input: clients, see clients.h --------------------------------------*/
 
@@ -116,12 +128,20 @@ void hf_node_on_client_data(struct hf_node *node, uint64_t conn,
                             const void *bytes, size_t size);
 void hf_node_on_client_closed(struct hf_node *node, uint64_t conn);
 
+/* The shell has closed a connection of a client at once, like
+ * hf_node_on_link_refused(). It has sent HF_SERVER_REFUSAL (serve/server.h) if
+ * it could. */
+void hf_node_on_client_refused(struct hf_node *node);
+
 /* `size` bytes of output wait in the queue of the socket of `conn`. */
 void hf_node_on_client_unsent(struct hf_node *node, uint64_t conn, size_t size);
 
 /* ---- Time ---------------------------------------------------------------*/
 
-/* Set the time of the input that is reported next. `now` never decreases. */
+/* Set the time of the input that is reported next. The shell calls this before
+ * it reports input or the end of a flush, an upkeep or a job, if time may have
+ * passed since the last call or turn: deadlines and leases are counted from
+ * `now`, which never decreases. */
 void hf_node_set_time(struct hf_node *node, hf_time now);
 
 /* Handle the messages of nodes, step the engine, apply entries, answer requests
@@ -181,11 +201,18 @@ struct hf_node_status {
     enum hf_node_role role;
     uint64_t term;
     uint64_t leader; /* 0: unknown */
-    uint64_t commit, applied, last, snapshot;
-    uint32_t version; /* of the table */
-    bool low_space;   /* LOCK, UPDATE and OPEN are refused */
+    uint64_t commit, applied, snapshot;
+    uint64_t first, last;          /* entries in the log; first > last: none */
+    bool uncommitted_earlier_term; /* of those after `commit`, the first has a
+                                      term before `term` */
+    uint32_t version;              /* of the table */
+    bool low_space; /* as a leader, this node refuses LOCK, UPDATE and OPEN */
     size_t holds, sessions, requests;
+    size_t table_bytes, table_bytes_max;
+    /* Counted since the start. `elections` are those that this node has won,
+     * and `snapshots` those that it has made. */
     uint64_t applied_commands, forwarded, flushes, elections, snapshots;
+    uint64_t links_refused; /* connections of nodes that were refused */
     struct hf_node_status_member members[HF_RAFT_VOTERS_MAX];
     size_t member_count;
 };

@@ -17,12 +17,16 @@ static void set_node_defaults(struct hf_node_opts *opts)
         opts->heartbeat_ms = HF_NODE_HEARTBEAT_MS;
     if (opts->history_bytes == 0)
         opts->history_bytes = HF_NODE_HISTORY_BYTES;
+    if (opts->table_bytes == 0)
+        opts->table_bytes = HF_NODE_TABLE_BYTES;
     if (opts->snapshot_bytes == 0)
         opts->snapshot_bytes = HF_NODE_SNAPSHOT_BYTES;
     if (opts->version == 0)
         opts->version = HF_VERSION_NEWEST;
     if (opts->trailing == 0)
         opts->trailing = HF_NODE_TRAILING;
+    if (opts->clients_max == 0 || opts->clients_max > HF_CLIENTS_MAX)
+        opts->clients_max = HF_CLIENTS_MAX;
 }
 
 static char *copy_text(const char *text)
@@ -99,6 +103,8 @@ static enum hf_err on_recovered_entry(void *arg, uint64_t index,
         hf_entries_reset(&node->engine.log, index - 1, 0);
     else if (index <= node->engine.log.last)
         hf_entries_cut(&node->engine.log, index);
+    if (index > node->machine.applied)
+        hf_compaction_recovered(node, &copy);
     return hf_entries_append(&node->engine.log, &copy, 1);
 }
 
@@ -107,20 +113,24 @@ static enum hf_err restore_table(struct hf_node *node,
                                  struct hf_error *error)
 {
     size_t size = (size_t)hf_snapshot_file_data_size(file);
+    uint64_t index = hf_snapshot_file_meta(file)->index;
     uint8_t *data = malloc(size + 1);
     enum hf_err err;
 
     if (!data)
         return hf_error_set_code(error, HF_ENOMEM);
     err = hf_snapshot_file_read_data(file, 0, data, size, error);
+    if (!err)
+        err = hf_versions_check_snapshot(node->opts.version, index,
+                                         (struct hf_bytes){data, size}, error);
     if (!err) {
-        err = hf_store_restore(node->replica.store, node->now, data, size);
+        err = hf_store_restore(node->machine.store, node->now, data, size);
         if (err)
             (void)hf_error_set(error, err, "the snapshot is not usable: %s",
                                hf_err_text(err));
     }
     free(data);
-    node->replica.applied = hf_snapshot_file_meta(file)->index;
+    node->machine.applied = index;
     node->compaction.size = size;
     return err;
 }
@@ -187,6 +197,7 @@ static enum hf_err recover_log(struct hf_node *node,
     struct hf_log_visitor visitor = {on_recovered_base, on_recovered_entry,
                                      node};
     struct hf_wal_recovered recovered;
+    bool is_first_start;
     enum hf_err err = hf_wal_open(node->disk, &opts, &visitor,
                                   &node->journal.wal, &recovered, error);
 
@@ -194,11 +205,12 @@ static enum hf_err recover_log(struct hf_node *node,
         return err;
     loaded->term = recovered.state.term;
     loaded->vote = recovered.state.vote;
-    hf_wal_reserve(node->journal.wal,
-                   node->compaction.size + node->compaction.size / 4);
-    if (recovered.state.last_index == 0)
-        return store_first_entry(node, loaded, error);
-    return HF_OK;
+    is_first_start = recovered.state.last_index == 0;
+    err = hf_incarnation_raise(node->disk, is_first_start, &node->incarnation,
+                               error);
+    if (!err && is_first_start)
+        err = store_first_entry(node, loaded, error);
+    return err;
 }
 
 /* The log names the members of the cluster. Refuse to start with options that
@@ -213,7 +225,10 @@ static enum hf_err check_members(const struct hf_node *node,
                 members.count * sizeof(members.voters[0])))
         return HF_OK;
     return hf_error_set(error, HF_EINVAL,
-                        "the members are not those of the log");
+                        "%s/config: the members are not those of the log, "
+                        "which cannot be changed yet. Restore the lines "
+                        "'member'; they are the same at every node.",
+                        node->disk->path);
 }
 
 static enum hf_err start_engine(struct hf_node *node,
@@ -227,8 +242,45 @@ static enum hf_err start_engine(struct hf_node *node,
     if (err)
         return hf_error_set(error, err, "cannot start: %s", hf_err_text(err));
     err = check_members(node, error);
-    if (!err)
-        hf_node_do_update(node, &update);
+    if (err)
+        return err;
+    hf_consensus_do_update(node, &update);
+    /* After a reset, the log needs its segments until the reset is durable. */
+    if (!(update.changes & HF_ENGINE_RESET))
+        hf_wal_compact(node->journal.wal, node->engine.log.base_index);
+    return HF_OK;
+}
+
+/* Complete the reserve before the first command arrives, so that a node whose
+ * disk is full knows that from the start. */
+static enum hf_err prepare_space(struct hf_node *node, struct hf_error *error)
+{
+    enum hf_err err;
+
+    hf_compaction_reserve(node);
+    err = hf_wal_upkeep_now(node->journal.wal);
+    if (err == HF_ELIMIT || err == HF_ENOMEM) {
+        node->upkeep_retry = hf_time_add(node->now, HF_NODE_DISK_RETRY_MS);
+        return HF_OK;
+    }
+    if (err)
+        hf_wal_error(node->journal.wal, error);
+    return err;
+}
+
+static enum hf_err open_snapshot(struct hf_node *node,
+                                 struct hf_snapshot_file **file,
+                                 struct hf_error *error)
+{
+    struct hf_error damaged;
+    struct hf_error why = {0};
+    enum hf_err err = hf_snapshot_file_open(node->disk, &node->opts.cluster,
+                                            file, &damaged, &why);
+
+    if (err == HF_EPROTO || err == HF_EINVAL)
+        return hf_error_set(error, err, "%s. " HF_DISK_LOST, why.text);
+    if (err)
+        *error = why;
     return err;
 }
 
@@ -237,15 +289,11 @@ static enum hf_err recover_all(struct hf_node *node, struct hf_error *error)
     struct hf_engine_loaded loaded = {0};
     struct hf_log_identity identity;
     struct hf_snapshot_file *file = NULL;
-    struct hf_error damaged;
     enum hf_err err = hf_log_directory_open(node->disk, &node->opts.cluster,
-                                        node->opts.id, &identity, error);
+                                            node->opts.id, &identity, error);
 
     if (!err)
-        err = hf_incarnation_raise(node->disk, &node->incarnation, error);
-    if (!err)
-        err = hf_snapshot_file_open(node->disk, &node->opts.cluster, &file,
-                                    &damaged, error);
+        err = open_snapshot(node, &file, error);
     if (!err && file) {
         describe_snapshot(file, &loaded.snapshot);
         err = restore_table(node, file, error);
@@ -254,6 +302,8 @@ static enum hf_err recover_all(struct hf_node *node, struct hf_error *error)
         err = recover_log(node, &identity, &loaded, error);
     if (!err)
         err = start_engine(node, &loaded, error);
+    if (!err)
+        err = prepare_space(node, error);
     hf_snapshot_file_close(file);
     return err;
 }
@@ -282,10 +332,17 @@ static enum hf_err init_parts(struct hf_node *node, struct hf_error *error)
     hf_reads_init(node);
     hf_lost_init(&node->lost, node->opts.id, &members, node->opts.election_ms);
     if (!err)
-        err = hf_node_replica_init(&node->replica, &node->opts.seed,
-                                   node->opts.history_bytes);
+        err = hf_state_machine_init(&node->machine, &node->opts.seed,
+                                    node->opts.history_bytes);
     if (!err)
         err = hf_engine_init(&node->engine, &config);
+    node->engine.log.bytes_max = node->opts.log_bytes;
+    if (err == HF_EUNSUPPORTED)
+        return hf_error_set(error, err,
+                            "cannot start: the libraft of this machine is not "
+                            "version 0.22, for which this program was built. "
+                            "Install libraft 0.22 ('scripts/deps build'), or "
+                            "rebuild where it is installed.");
     return err ? hf_error_set(error, err, "cannot start: %s", hf_err_text(err))
                : HF_OK;
 }
@@ -308,7 +365,7 @@ enum hf_err hf_node_open(const struct hf_node_opts *opts,
     opened->arg = arg;
     opened->disk = disk;
     opened->now = now;
-    opened->disk_retry = HF_NEVER;
+    opened->flush_retry = opened->upkeep_retry = HF_NEVER;
     set_node_defaults(&opened->opts);
     err = init_parts(opened, error);
     if (!err)
@@ -337,7 +394,7 @@ void hf_node_close(struct hf_node *node)
     hf_sessions_fini(&node->sessions);
     hf_reads_fini(&node->reads);
     hf_peers_fini(&node->peers);
-    hf_node_replica_fini(&node->replica);
+    hf_state_machine_fini(&node->machine);
     hf_engine_fini(&node->engine);
     for (size_t i = 0; i < node->opts.member_count; i++) {
         free((char *)(uintptr_t)node->members[i].peer_address);

@@ -4,6 +4,14 @@
 
 #define MAGIC 0x52504648 /* "HFPR" */
 
+/* Flags of a REPLY. */
+#define REPLY_NO_SPACE 1
+#define REPLY_IS_FULL 2
+
+/* A REPLY of a node that does not lead has this number in the field of the
+ * outcome's error; no outcome has it. */
+#define REPLY_NO_LEADER HF_ESTATE
+
 /* Returns HF_EPROTO if the message was too short, or if bytes are left over. */
 static enum hf_err end_of(const struct hf_reader *reader)
 {
@@ -68,9 +76,12 @@ enum hf_err hf_packet_decode_forward(struct hf_reader *reader,
 void hf_packet_encode_reply(struct hf_buf *buf,
                             const struct hf_packet_reply *reply)
 {
+    enum hf_err err = reply->is_leader ? reply->outcome.err : REPLY_NO_LEADER;
+
     hf_buf_u64(buf, reply->number);
-    hf_buf_u32(buf, (uint32_t)reply->outcome.err);
-    hf_buf_u8(buf, reply->outcome.no_space);
+    hf_buf_u32(buf, (uint32_t)err);
+    hf_buf_u8(buf, (reply->outcome.no_space ? REPLY_NO_SPACE : 0) |
+                       (reply->outcome.is_full ? REPLY_IS_FULL : 0));
     hf_buf_u64(buf, reply->outcome.index);
     hf_buf_u64(buf, (uint64_t)reply->outcome.age_ms);
     hf_command_encode_result(&reply->outcome.result, buf);
@@ -79,12 +90,17 @@ void hf_packet_encode_reply(struct hf_buf *buf,
 enum hf_err hf_packet_decode_reply(struct hf_reader *reader,
                                    struct hf_packet_reply *reply)
 {
+    uint8_t flags;
+
     reply->number = hf_reader_u64(reader);
     reply->outcome.err = (enum hf_err)(int32_t)hf_reader_u32(reader);
-    reply->outcome.no_space = hf_reader_u8(reader) != 0;
+    flags = hf_reader_u8(reader);
+    reply->outcome.no_space = (flags & REPLY_NO_SPACE) != 0;
+    reply->outcome.is_full = (flags & REPLY_IS_FULL) != 0;
     reply->outcome.index = hf_reader_u64(reader);
     reply->outcome.age_ms = (int64_t)hf_reader_u64(reader);
     hf_command_read_result(&reply->outcome.result, reader);
+    reply->is_leader = reply->outcome.err != REPLY_NO_LEADER;
     if (!hf_err_is_known(reply->outcome.err))
         return HF_EPROTO;
     return end_of(reader);
@@ -113,7 +129,6 @@ void hf_packet_encode_push(struct hf_buf *buf,
     hf_buf_u64(buf, grant->session);
     hf_buf_raw(buf, grant->nonce.bytes, HF_NONCE_SIZE);
     hf_buf_u64(buf, grant->token);
-    hf_buf_u32(buf, grant->generation);
     hf_buf_u64(buf, (uint64_t)grant->age_ms);
 }
 
@@ -123,7 +138,6 @@ enum hf_err hf_packet_decode_push(struct hf_reader *reader,
     grant->session = hf_reader_u64(reader);
     hf_reader_raw(reader, grant->nonce.bytes, HF_NONCE_SIZE);
     grant->token = hf_reader_u64(reader);
-    grant->generation = hf_reader_u32(reader);
     grant->age_ms = (int64_t)hf_reader_u64(reader);
     return end_of(reader);
 }

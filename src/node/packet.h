@@ -28,6 +28,8 @@ enum hf_packet_kind {
     HF_PACKET_PUSH,         /* a grant for a session at the receiver */
     HF_PACKET_SNAPSHOT,     /* a part of a snapshot file */
     HF_PACKET_SNAPSHOT_ACK, /* how much of that file has arrived */
+    HF_PACKET_DETACH_ALL,   /* forget the sender's ATTACHs; those of all its
+                               sessions follow */
     HF_PACKET_KINDS,
 };
 
@@ -44,10 +46,9 @@ struct hf_packet_hello {
     uint32_t version; /* highest table version that the sender knows */
 };
 
-/* `outcome.err` is HF_ESTATE if the node that received the FORWARD does not
- * lead. */
 struct hf_packet_reply {
     uint64_t number;
+    bool is_leader; /* false: the FORWARD is refused, and there is no outcome */
     struct hf_node_outcome outcome;
 };
 

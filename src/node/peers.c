@@ -1,7 +1,5 @@
 #include "node/peers.h"
 
-#include <endian.h>
-
 #include "base/assert.h"
 #include "node/state.h"
 
@@ -51,21 +49,14 @@ bool hf_peers_can_ask(const struct hf_node *node)
 
 /* ---- Sending ------------------------------------------------------------*/
 
-static void patch_u32(uint8_t *at, size_t value)
-{
-    uint32_t little = htole32((uint32_t)value);
-
-    memcpy(at, &little, sizeof(little));
-}
-
 static void end_frame(struct hf_peer *peer)
 {
     if (!peer->has_frame)
         return;
     peer->has_frame = false;
     if (!peer->out.failed)
-        patch_u32(peer->out.data + peer->frame,
-                  peer->out.size - peer->frame - 4);
+        hf_bytes_put_u32(peer->out.data + peer->frame,
+                         (uint32_t)(peer->out.size - peer->frame - 4));
 }
 
 static void begin_frame(struct hf_node *node, struct hf_peer *peer)
@@ -124,17 +115,21 @@ void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message)
     (void)hf_peers_send(node, peer, HF_PACKET_RAFT);
 }
 
-/* Send a frame even if it has no messages: it tells the peer our
+/* Send a frame even if it has no messages, because it contains our
  * incarnation. */
-static void greet(struct hf_node *node, struct hf_peer *peer)
+static void announce_incarnation(struct hf_node *node, struct hf_peer *peer)
 {
     if (peer->link != 0)
         begin_frame(node, peer);
 }
 
+/* If memory was short, all output of this turn is lost. Its other senders repeat
+ * themselves, but the leader may lack a session that was attached here. */
 static void flush_peer(struct hf_node *node, struct hf_peer *peer)
 {
     peer->was_appended = false;
+    if (peer->out.failed && peer->id == node->leader)
+        node->attachments.is_announced = false;
     end_frame(peer);
     if (peer->link != 0 && peer->out.size > 0 && !peer->out.failed)
         node->ops->send_link(node->arg, peer->link, peer->out.data,
@@ -173,7 +168,7 @@ void hf_node_on_peer_up(struct hf_node *node, uint64_t id, uint64_t link)
     hf_buf_u32(&peer->out, 0);
     hf_packet_encode_hello(&peer->out, &hello);
     if (!peer->out.failed)
-        patch_u32(peer->out.data, peer->out.size - 4);
+        hf_bytes_put_u32(peer->out.data, (uint32_t)(peer->out.size - 4));
     begin_frame(node, peer);
     if (id == node->leader) {
         node->attachments.is_announced = false;
@@ -185,7 +180,7 @@ static void send_lost(struct hf_node *node, struct hf_message *message)
 {
     for (size_t i = 0; i < node->peers.count; i++) {
         message->peer = node->peers.list[i].id;
-        hf_peers_send_raft(node, message);
+        hf_consensus_send(node, message);
     }
 }
 
@@ -207,7 +202,7 @@ static void report_lost(struct hf_node *node, uint64_t leader)
                                          message.vote.last_index});
     send_lost(node, &message);
     if (hf_lost_elects(&node->lost, message.term, node->now))
-        (void)hf_node_step(
+        (void)hf_consensus_step(
             node, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
                                            .peer = leader});
 }
@@ -237,14 +232,9 @@ static struct hf_link *find_link(struct hf_node *node, uint64_t id)
     return NULL;
 }
 
-void hf_node_on_link_open(struct hf_node *node, uint64_t id)
+static void touch_link(struct hf_node *node, struct hf_link *link)
 {
-    struct hf_link *link = find_link(node, 0);
-
-    if (link)
-        link->id = id;
-    else
-        node->ops->close_link(node->arg, id, "too many connections of nodes");
+    link->touched = ++node->peers.touches;
 }
 
 static void drop_link(struct hf_node *node, struct hf_link *link)
@@ -263,6 +253,7 @@ static void drop_link(struct hf_node *node, struct hf_link *link)
 static void refuse_link(struct hf_node *node, struct hf_link *link,
                         const char *why)
 {
+    node->peers.refused++;
     node->ops->close_link(node->arg, link->id, why);
     drop_link(node, link);
 }
@@ -295,8 +286,9 @@ static const char *receive_hello(struct hf_node *node, struct hf_link *link,
     if (why)
         return why;
     link->peer = hf_peers_find(node, hello.from);
-    link->peer->incoming = link->id;
+    link->incarnation = hello.incarnation;
     link->peer->version = hello.version;
+    touch_link(node, link);
     return NULL;
 }
 
@@ -324,8 +316,15 @@ static void receive_messages(struct hf_node *node, struct hf_peer *peer,
         struct hf_reader message = {.data = bytes.data, .size = bytes.size};
 
         if (!reader->failed)
-            hf_node_receive(node, peer, kind, &message);
+            hf_receive_message(node, peer, kind, &message);
     }
+}
+
+/* A frame of a later incarnation makes the node drop all frames of the earlier
+ * one. So it must come over a connection of the later process. */
+static bool is_of_process(const struct hf_link *link, struct hf_reader reader)
+{
+    return hf_reader_u64(&reader) == link->incarnation;
 }
 
 static const char *receive_frame(struct hf_node *node, struct hf_link *link,
@@ -339,19 +338,24 @@ static const char *receive_frame(struct hf_node *node, struct hf_link *link,
         return receive_hello(node, link, reader);
     if (hf_frames_sender(reader) != peer->id)
         return "it sends in the name of another node";
+    if (!is_of_process(link, *reader))
+        return "it sends in the name of another process";
     incarnation = peer->frames.incarnation;
     verdict = hf_frames_check(&peer->frames, node->incarnation, reader);
     if (peer->frames.incarnation != incarnation)
         on_incarnation(node, peer);
     if (verdict == HF_FRAMES_ANNOUNCE)
-        greet(node, peer);
-    if (verdict == HF_FRAMES_ACCEPT)
+        announce_incarnation(node, peer);
+    if (verdict == HF_FRAMES_ACCEPT) {
+        peer->incoming = link->id;
         receive_messages(node, peer, reader);
+    }
     return NULL;
 }
 
 /* Handle the first frame in `data`, and return its size. Returns 0 if the frame
- * is incomplete, or the connection was refused. */
+ * is incomplete, or the connection was refused. Anybody can connect, so little
+ * memory is given to a connection before its HELLO. */
 static size_t take_frame(struct hf_node *node, struct hf_link *link,
                          const uint8_t *data, size_t available)
 {
@@ -362,7 +366,7 @@ static size_t take_frame(struct hf_node *node, struct hf_link *link,
     if (available < 4)
         return 0;
     size = hf_reader_u32(&reader);
-    if (size > HF_NODE_FRAME_MAX) {
+    if (size > (link->peer ? HF_NODE_FRAME_MAX : HF_NODE_HELLO_MAX)) {
         refuse_link(node, link, "its frame is too long");
         return 0;
     }
@@ -402,6 +406,99 @@ void hf_peers_read(struct hf_node *node)
     }
 }
 
+/* ---- Links without a HELLO ----------------------------------------------*/
+
+static bool is_stranger(const struct hf_link *link)
+{
+    return link->id != 0 && !link->peer;
+}
+
+/* Returns true if `a` is closed before `b` when there are too many links. Links
+ * that have sent no HELLO are closed first, the oldest before the others, even
+ * if they send a byte now and then. Of the others, the longest silent one is
+ * closed: followers send nothing to each other, so this may be the link of a
+ * follower, which connects again at once. */
+static bool is_less_wanted(const struct hf_link *a, const struct hf_link *b)
+{
+    if (is_stranger(a) != is_stranger(b))
+        return is_stranger(a);
+    return a->touched < b->touched;
+}
+
+/* All links are in use: close the least wanted one, and return it. */
+static struct hf_link *free_link(struct hf_node *node)
+{
+    struct hf_link *links = node->peers.links;
+    struct hf_link *victim = links;
+
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX; i++) {
+        if (is_stranger(&links[i]) && links[i].in.size > 0)
+            read_link(node, &links[i]); /* its HELLO may have arrived */
+        if (links[i].id == 0)
+            return &links[i];
+    }
+    for (size_t i = 1; i < HF_NODE_LINKS_MAX; i++) {
+        if (is_less_wanted(&links[i], victim))
+            victim = &links[i];
+    }
+    refuse_link(node, victim, "too many connections of nodes");
+    return victim;
+}
+
+void hf_peers_drop_strangers(struct hf_node *node)
+{
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX; i++) {
+        struct hf_link *link = &node->peers.links[i];
+
+        if (is_stranger(link) && node->now >= link->hello_until)
+            refuse_link(node, link, "it has sent no HELLO in time");
+    }
+}
+
+/* The process or the machine of the peer stands still: its clients are gone, or
+ * have moved to other nodes. Closing the connection detaches their sessions. A
+ * peer that continues notices that, connects again and reports its sessions. */
+void hf_peers_drop_silent(struct hf_node *node)
+{
+    hf_time before = node->now - HF_NODE_SILENT_MS;
+
+    if (!hf_node_leads(node) || node->leading_since > before)
+        return;
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX; i++) {
+        struct hf_link *link = &node->peers.links[i];
+
+        if (link->id != 0 && link->heard_at <= before)
+            refuse_link(node, link, "it is silent");
+    }
+}
+
+hf_time hf_peers_deadline(const struct hf_node *node)
+{
+    hf_time deadline = HF_NEVER;
+
+    for (size_t i = 0; i < HF_NODE_LINKS_MAX; i++) {
+        const struct hf_link *link = &node->peers.links[i];
+
+        if (is_stranger(link) && link->hello_until < deadline)
+            deadline = link->hello_until;
+    }
+    return deadline;
+}
+
+/* ---- Input from the shell -----------------------------------------------*/
+
+void hf_node_on_link_open(struct hf_node *node, uint64_t id)
+{
+    struct hf_link *link = find_link(node, 0);
+
+    if (!link)
+        link = free_link(node);
+    link->id = id;
+    link->hello_until = hf_time_add(node->now, HF_NODE_HELLO_MS);
+    link->heard_at = node->now;
+    touch_link(node, link);
+}
+
 void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
                           size_t size)
 {
@@ -409,6 +506,9 @@ void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
 
     if (!link || id == 0 || node->has_failed)
         return;
+    link->heard_at = node->now;
+    if (link->peer)
+        touch_link(node, link);
     hf_buf_raw(&link->in, bytes, size);
     if (link->in.failed)
         refuse_link(node, link, "memory is exhausted");
@@ -422,7 +522,13 @@ void hf_node_on_link_closed(struct hf_node *node, uint64_t id)
 
     if (!link || id == 0 || node->has_failed)
         return;
-    read_link(node, link);
+    if (link->in.size > 0)
+        read_link(node, link);
     if (link->id == id)
         drop_link(node, link);
+}
+
+void hf_node_on_link_refused(struct hf_node *node)
+{
+    node->peers.refused++;
 }

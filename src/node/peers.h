@@ -11,14 +11,15 @@
 struct hf_peer {
     uint64_t id;
     uint64_t link;     /* outgoing connection; 0: not connected */
-    uint64_t incoming; /* incoming connection, after its HELLO; 0: none */
+    uint64_t incoming; /* the connection of its last accepted frame; 0: none */
     struct hf_frames frames;
-    struct hf_buf out; /* output for `link`, sent at the end of the turn */
-    size_t frame;      /* where the open frame starts in `out` */
-    bool has_frame;    /* a frame is open, and takes more messages */
-    bool low_space;    /* the peer has reported that its space is low */
-    uint32_t version;  /* highest table version it knows; 0: unknown */
-    bool was_appended; /* an APPEND is sent to the peer in this turn */
+    struct hf_buf out;  /* output for `link`, sent at the end of the turn */
+    size_t frame;       /* where the open frame starts in `out` */
+    bool has_frame;     /* a frame is open, and takes more messages */
+    bool low_space;     /* the peer has reported that its space is low */
+    uint32_t version;   /* highest table version it knows; 0: unknown */
+    bool was_appended;  /* this turn sends an APPEND to the peer */
+    bool awaits_commit; /* a read of the peer waits for the commit index */
     struct hf_transfer_out transfer;
 };
 
@@ -26,6 +27,11 @@ struct hf_peer {
 struct hf_link {
     uint64_t id;          /* 0: unused */
     struct hf_peer *peer; /* NULL: no HELLO yet */
+    uint64_t incarnation; /* of its process, as in its HELLO */
+    uint64_t touched;     /* order in which links were opened, or sent after
+                             their HELLO; the latest has the highest number */
+    hf_time hello_until;  /* when it is closed without a HELLO */
+    hf_time heard_at;     /* when it was opened, or last received bytes */
     struct hf_buf in;
 };
 
@@ -33,6 +39,8 @@ struct hf_peers {
     struct hf_peer list[HF_RAFT_VOTERS_MAX];
     size_t count;
     struct hf_link links[HF_NODE_LINKS_MAX];
+    uint64_t touches;      /* the highest hf_link.touched */
+    uint64_t refused;      /* incoming connections that were refused */
     struct hf_buf scratch; /* a message that is being encoded */
 };
 
@@ -66,6 +74,17 @@ void hf_peers_send_raft(struct hf_node *node, const struct hf_message *message);
 
 /* Handle the frames that have arrived since the last turn. */
 void hf_peers_read(struct hf_node *node);
+
+/* Close the connections that should have sent a HELLO by now. */
+void hf_peers_drop_strangers(struct hf_node *node);
+
+/* As the leader, close the connections of peers that have sent nothing for
+ * HF_NODE_SILENT_MS, although they received heartbeats. A leader has a turn for
+ * each heartbeat, so this needs no deadline. */
+void hf_peers_drop_silent(struct hf_node *node);
+
+/* Returns when hf_peers_drop_strangers() has something to do. */
+hf_time hf_peers_deadline(const struct hf_node *node);
 
 /* Write the output of this turn to the connections. */
 void hf_peers_flush(struct hf_node *node);

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/assert.h"
 #include "node/state.h"
 
 void hf_proposals_init(struct hf_proposals *proposals)
@@ -24,6 +23,7 @@ static void free_proposal(struct hf_proposals *proposals,
     hf_map_remove(&proposals->by_source, &proposal->by_source);
     hf_dlist_remove(&proposal->link);
     proposals->count--;
+    proposals->bytes -= hf_proposal_size(proposal->command);
     free(proposal);
 }
 
@@ -36,7 +36,7 @@ void hf_proposals_fini(struct hf_proposals *proposals)
         free_proposal(proposals, proposal_at(link));
     hf_map_fini(&proposals->by_source);
     hf_buf_fini(&proposals->own);
-    free(proposals->submissions);
+    hf_ring_fini(&proposals->submissions);
     free(proposals->commands);
 }
 
@@ -66,68 +66,37 @@ static struct hf_proposal *find_proposal(const struct hf_proposals *proposals,
 
 /* ---- Answers ------------------------------------------------------------*/
 
-static void answer(struct hf_node *node, uint64_t origin, uint64_t number,
-                   const struct hf_node_outcome *outcome)
+static void send_reply(struct hf_node *node, uint64_t origin,
+                       const struct hf_packet_reply *reply)
 {
-    struct hf_packet_reply reply = {number, *outcome};
-    struct hf_peer *peer;
+    struct hf_peer *peer = hf_peers_find(node, origin);
 
-    if (origin == node->opts.id) {
-        hf_requests_answer(node, number, outcome);
-        return;
-    }
-    peer = hf_peers_find(node, origin);
     if (!peer)
         return;
-    hf_packet_encode_reply(hf_peers_message(node), &reply);
+    hf_packet_encode_reply(hf_peers_message(node), reply);
     (void)hf_peers_send(node, peer, HF_PACKET_REPLY);
 }
 
-static void refuse_proposal(struct hf_node *node, uint64_t origin,
-                            uint64_t number, enum hf_err err, bool no_space)
+static void answer_proposal(struct hf_node *node, uint64_t origin,
+                            uint64_t number,
+                            const struct hf_node_outcome *outcome)
 {
-    struct hf_node_outcome outcome = {
-        .err = err,
-        .no_space = no_space,
-        .age_ms = -1,
-    };
+    const struct hf_packet_reply reply = {number, true, *outcome};
 
-    answer(node, origin, number, &outcome);
+    if (origin == node->opts.id)
+        hf_requests_answer(node, number, outcome);
+    else
+        send_reply(node, origin, &reply);
+}
+
+void hf_proposals_refuse(struct hf_node *node, uint64_t origin, uint64_t number)
+{
+    const struct hf_packet_reply reply = {.number = number};
+
+    send_reply(node, origin, &reply);
 }
 
 /* ---- Adding -------------------------------------------------------------*/
-
-/* Commands that make the table larger; they are refused while space is low. */
-static bool needs_space(enum hf_command_kind kind)
-{
-    return kind == HF_COMMAND_OPEN || kind == HF_COMMAND_LOCK ||
-           kind == HF_COMMAND_UPDATE;
-}
-
-/* The version that a command was encoded with is its first byte. */
-static uint8_t version_of(struct hf_bytes bytes)
-{
-    return *(const uint8_t *)bytes.data;
-}
-
-/* A node that cannot decode a log entry stops, so a command is checked before
- * it is submitted. */
-static enum hf_err check_command(struct hf_node *node, struct hf_bytes bytes,
-                                 bool *no_space)
-{
-    struct hf_command command;
-
-    if (bytes.size > HF_RAFT_ENTRY_MAX ||
-        bytes.size > hf_wal_entry_max(node->journal.wal) ||
-        node->proposals.count >= HF_NODE_PROPOSALS_MAX)
-        return HF_ELIMIT;
-    if (hf_command_decode(&command, bytes.data, bytes.size))
-        return HF_EPROTO;
-    if (version_of(bytes) > node->replica.store->table.version)
-        return HF_EUNSUPPORTED;
-    *no_space = needs_space(command.kind) && hf_node_is_low_on_space(node);
-    return *no_space ? HF_ELIMIT : HF_OK;
-}
 
 static struct hf_proposal *new_proposal(uint64_t origin,
                                         const struct hf_node_request *template,
@@ -152,28 +121,48 @@ static struct hf_proposal *new_proposal(uint64_t origin,
     return proposal;
 }
 
+/* The version of the table may be about to rise: until this leader has applied
+ * an entry of its own term, it may lack entries that are committed. Let `origin`
+ * send the command again later. */
+static void put_off_command(struct hf_node *node, uint64_t origin,
+                            uint64_t number)
+{
+    if (origin == node->opts.id)
+        hf_requests_on_refused(node, number);
+    else
+        hf_proposals_refuse(node, origin, number);
+}
+
 void hf_proposals_add(struct hf_node *node, uint64_t origin,
                       const struct hf_node_request *template,
                       struct hf_node_request *request)
 {
     struct hf_proposals *proposals = &node->proposals;
+    struct hf_node_outcome outcome;
     struct hf_proposal *proposal;
-    bool no_space = false;
-    enum hf_err err;
 
     if (find_proposal(proposals, origin, template->number))
         return;
-    err = check_command(node, template->command, &no_space);
-    proposal = err ? NULL : new_proposal(origin, template, request);
+    outcome = hf_proposals_check(node, template->command);
+    if (outcome.err == HF_EUNSUPPORTED && !node->in_office) {
+        put_off_command(node, origin, template->number);
+        return;
+    }
+    if (outcome.err) {
+        answer_proposal(node, origin, template->number, &outcome);
+        return;
+    }
+    proposal = new_proposal(origin, template, request);
     if (!proposal) {
-        refuse_proposal(node, origin, template->number, err ? err : HF_ELIMIT,
-                        no_space);
+        outcome.err = HF_ELIMIT;
+        answer_proposal(node, origin, template->number, &outcome);
         return;
     }
     hf_map_insert(&proposals->by_source, &proposal->by_source,
                   hash_source(origin, template->number));
     hf_dlist_push_back(&proposals->waiting, &proposal->link);
     proposals->count++;
+    proposals->bytes += hf_proposal_size(proposal->command);
 }
 
 /* Nobody waits for the answer to this proposal any more. If it was submitted,
@@ -225,27 +214,7 @@ void hf_proposals_drop_origin(struct hf_node *node, uint64_t origin)
 static struct hf_submission *submission_at(const struct hf_proposals *proposals,
                                            size_t i)
 {
-    HF_ASSERT(proposals->capacity > 0);
-    return &proposals->submissions[(proposals->head + i) % proposals->capacity];
-}
-
-static enum hf_err reserve_submission(struct hf_proposals *proposals)
-{
-    size_t capacity = proposals->capacity > 0 ? proposals->capacity * 2 : 16;
-    struct hf_submission *ring;
-
-    if (proposals->submission_count < proposals->capacity)
-        return HF_OK;
-    ring = malloc(capacity * sizeof(*ring));
-    if (!ring)
-        return HF_ENOMEM;
-    for (size_t i = 0; i < proposals->submission_count; i++)
-        ring[i] = *submission_at(proposals, i);
-    free(proposals->submissions);
-    proposals->submissions = ring;
-    proposals->head = 0;
-    proposals->capacity = capacity;
-    return HF_OK;
+    return hf_ring_at(&proposals->submissions, sizeof(struct hf_submission), i);
 }
 
 static enum hf_err reserve_commands(struct hf_proposals *proposals,
@@ -295,20 +264,21 @@ static enum hf_err collect_waiting(struct hf_node *node, size_t *count)
 #define OWN_MAX (HF_NODE_EXPIRE_MAX + HF_SESSIONS_CLOSE_MAX + 1)
 
 /* Encode the commands that the leader itself proposes, one after another.
- * `ends` receives where each one ends. */
-static size_t collect_own(struct hf_node *node, size_t ends[OWN_MAX])
+ * `ends` receives where each one ends, and `*own_count` their number. */
+static enum hf_err collect_own(struct hf_node *node, size_t ends[OWN_MAX],
+                               size_t *own_count)
 {
     struct hf_buf *own = &node->proposals.own;
-    uint8_t version = node->replica.store->table.version;
+    uint8_t version = node->machine.store->table.version;
     struct hf_command command;
     size_t count = 0;
 
     own->size = 0;
     own->failed = false;
     if (!node->in_office)
-        return 0;
+        return HF_OK;
     while (count < HF_NODE_EXPIRE_MAX &&
-           hf_node_replica_take_due(&node->replica, node->now, &command)) {
+           hf_state_machine_take_due(&node->machine, node->now, &command)) {
         hf_command_encode(&command, version, own);
         ends[count++] = own->size;
     }
@@ -322,7 +292,8 @@ static size_t collect_own(struct hf_node *node, size_t ends[OWN_MAX])
         hf_command_encode(&command, version, own);
         ends[count++] = own->size;
     }
-    return own->failed ? 0 : count;
+    *own_count = count;
+    return own->failed ? HF_ENOMEM : HF_OK;
 }
 
 static enum hf_err append_own(struct hf_proposals *proposals, size_t count,
@@ -352,73 +323,101 @@ static void move_to_flight(struct hf_node *node, size_t count, uint64_t first)
 
         proposal->index = first + i;
         if (proposal->request)
-            proposal->request->was_sent = true;
+            proposal->request->copies++;
         hf_dlist_push_back(&proposals->in_flight, &proposal->link);
     }
 }
 
 static void note_submission(struct hf_node *node, uint64_t last)
 {
-    struct hf_proposals *proposals = &node->proposals;
-    *submission_at(proposals, proposals->submission_count++) =
-        (struct hf_submission){last, node->now};
+    struct hf_submission *submission =
+        hf_ring_push(&node->proposals.submissions, sizeof(*submission));
+
+    *submission = (struct hf_submission){last, node->now};
 }
 
-static void submit(struct hf_node *node, size_t waiting, size_t own)
+bool hf_proposals_can_submit(const struct hf_node *node)
+{
+    return hf_node_leads(node) && !node->is_leaving &&
+           node->journal.pending_bytes <= HF_NODE_PENDING_MAX &&
+           (node->proposals.retry == HF_NEVER ||
+            node->now >= node->proposals.retry);
+}
+
+/* Nothing could be submitted, because memory is short or the engine refused it
+ * (hf_engine_step()). Try again soon. The EXPIREs and the VERSION were taken,
+ * so let them be taken again; CLOSEs are due again in any case. */
+static void put_off(struct hf_node *node)
+{
+    node->proposals.retry = hf_time_add(node->now, HF_NODE_DISK_RETRY_MS);
+    node->version_proposed = 0;
+    hf_state_machine_reset_due(&node->machine);
+}
+
+/* Collect what waits and what the leader itself has to propose. */
+static enum hf_err collect_all(struct hf_node *node, size_t *waiting,
+                               size_t *own)
 {
     struct hf_proposals *proposals = &node->proposals;
+    size_t ends[OWN_MAX];
     enum hf_err err =
-        hf_node_step(node, (struct hf_engine_event){
-                               .kind = HF_ENGINE_SUBMIT,
-                               .submit = {proposals->commands, waiting + own}});
+        hf_ring_reserve(&proposals->submissions, sizeof(struct hf_submission));
 
-    if (err == HF_OK && hf_node_leads(node)) {
-        note_submission(node, node->submitted + waiting + own - 1);
-        move_to_flight(node, waiting, node->submitted);
-    } else {
-        /* The leadership is being transferred, or memory is short: try again
-         * soon. */
-        proposals->retry = hf_time_add(node->now, HF_NODE_DISK_RETRY_MS);
-        hf_node_replica_reset_due(&node->replica);
-    }
+    if (!err)
+        err = collect_waiting(node, waiting);
+    if (!err)
+        err = collect_own(node, ends, own);
+    if (!err)
+        err = append_own(proposals, *waiting, ends, *own);
+    return err;
+}
+
+static enum hf_err submit_collected(struct hf_node *node, size_t waiting,
+                                    size_t own)
+{
+    struct hf_proposals *proposals = &node->proposals;
+    enum hf_err err = hf_consensus_step(
+        node, (struct hf_engine_event){
+                  .kind = HF_ENGINE_SUBMIT,
+                  .submit = {proposals->commands, waiting + own}});
+
+    if (err || !hf_node_leads(node))
+        return err ? err : HF_ESTATE;
+    note_submission(node, node->submitted + waiting + own - 1);
+    move_to_flight(node, waiting, node->submitted);
+    return HF_OK;
 }
 
 void hf_proposals_submit(struct hf_node *node)
 {
-    struct hf_proposals *proposals = &node->proposals;
-    size_t ends[OWN_MAX];
     size_t waiting = 0;
-    size_t own;
+    size_t own = 0;
+    enum hf_err err;
 
-    if (!hf_node_leads(node) || node->is_leaving ||
-        node->journal.pending_bytes > HF_NODE_PENDING_MAX ||
-        (proposals->retry != HF_NEVER && node->now < proposals->retry))
+    if (!hf_proposals_can_submit(node))
         return;
-    proposals->retry = HF_NEVER;
-    if (reserve_submission(proposals) || collect_waiting(node, &waiting))
-        return;
-    own = collect_own(node, ends);
-    if (append_own(proposals, waiting, ends, own) || waiting + own == 0)
-        return;
-    submit(node, waiting, own);
+    node->proposals.retry = HF_NEVER;
+    err = collect_all(node, &waiting, &own);
+    if (!err && waiting + own > 0)
+        err = submit_collected(node, waiting, own);
+    if (err)
+        put_off(node);
 }
 
 /* ---- Applying -----------------------------------------------------------*/
 
 static void forget_submissions(struct hf_proposals *proposals, uint64_t index)
 {
-    while (proposals->submission_count > 0 &&
-           proposals->submissions[proposals->head].last <= index) {
-        proposals->head = (proposals->head + 1) % proposals->capacity;
-        proposals->submission_count--;
-    }
+    while (proposals->submissions.count > 0 &&
+           submission_at(proposals, 0)->last <= index)
+        hf_ring_drop_first(&proposals->submissions);
 }
 
 hf_time hf_proposals_submitted_at(const struct hf_node *node, uint64_t index)
 {
     const struct hf_proposals *proposals = &node->proposals;
 
-    for (size_t i = 0; i < proposals->submission_count; i++) {
+    for (size_t i = 0; i < proposals->submissions.count; i++) {
         const struct hf_submission *submission = submission_at(proposals, i);
 
         if (index <= submission->last)
@@ -435,7 +434,7 @@ void hf_proposals_applied(struct hf_node *node, uint64_t index,
     struct hf_node_outcome outcome = {
         .result = *result,
         .index = index,
-        .age_ms = -1,
+        .age_ms = node->machine.has_granted ? 0 : -1,
     };
     struct hf_proposal *proposal = first ? proposal_at(first) : NULL;
 
@@ -443,7 +442,7 @@ void hf_proposals_applied(struct hf_node *node, uint64_t index,
     if (!proposal || proposal->index != index)
         return; /* a command that the leader itself has proposed */
     if (proposal->origin != 0)
-        answer(node, proposal->origin, proposal->number, &outcome);
+        answer_proposal(node, proposal->origin, proposal->number, &outcome);
     free_proposal(proposals, proposal);
 }
 
@@ -459,11 +458,10 @@ void hf_proposals_reset(struct hf_node *node)
         struct hf_proposal *proposal = proposal_at(link);
 
         if (proposal->origin != 0 && proposal->origin != node->opts.id)
-            refuse_proposal(node, proposal->origin, proposal->number, HF_ESTATE,
-                            false);
+            hf_proposals_refuse(node, proposal->origin, proposal->number);
         free_proposal(proposals, proposal);
     }
-    proposals->head = proposals->submission_count = 0;
+    hf_ring_clear(&proposals->submissions);
     proposals->retry = HF_NEVER;
-    hf_node_replica_reset_due(&node->replica);
+    hf_state_machine_reset_due(&node->machine);
 }

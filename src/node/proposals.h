@@ -7,6 +7,7 @@
 #ifndef HF_NODE_PROPOSALS_H
 #define HF_NODE_PROPOSALS_H
 
+#include "base/ring.h"
 #include "node/requests.h"
 
 struct hf_proposal {
@@ -33,13 +34,19 @@ struct hf_proposals {
     struct hf_dlist waiting;
     struct hf_dlist in_flight; /* in order of index */
     size_t count;
-    struct hf_submission *submissions; /* not applied yet; a ring */
-    size_t head, submission_count, capacity;
-    struct hf_bytes *commands; /* what this turn submits */
+    size_t bytes;               /* of all proposals and their commands */
+    struct hf_ring submissions; /* of struct hf_submission; not applied yet */
+    struct hf_bytes *commands;  /* what this turn submits */
     size_t commands_capacity;
     struct hf_buf own; /* EXPIREs, CLOSEs and VERSION, encoded */
     hf_time retry; /* when to submit again after a failure; HF_NEVER: none */
 };
+
+/* The memory of a proposal with this command. */
+static inline size_t hf_proposal_size(struct hf_bytes command)
+{
+    return sizeof(struct hf_proposal) + command.size;
+}
 
 void hf_proposals_init(struct hf_proposals *proposals);
 void hf_proposals_fini(struct hf_proposals *proposals);
@@ -55,6 +62,16 @@ void hf_proposals_add(struct hf_node *node, uint64_t origin,
                       const struct hf_node_request *template,
                       struct hf_node_request *request);
 
+/* This node does not lead, or no longer, or not yet in office: let the node
+ * `origin` send its command `number` again, to the leader. */
+void hf_proposals_refuse(struct hf_node *node, uint64_t origin,
+                         uint64_t number);
+
+/* Returns the outcome of a command of a client that this leader refuses; its
+ * `err` is HF_OK if the command can be submitted. See proposals_check.c. */
+struct hf_node_outcome hf_proposals_check(const struct hf_node *node,
+                                          struct hf_bytes bytes);
+
 /* `request`, of this node, has ended: nobody waits for the answer any more. */
 void hf_proposals_abandon(struct hf_node *node,
                           const struct hf_node_request *request);
@@ -64,10 +81,14 @@ void hf_proposals_abandon(struct hf_node *node,
 void hf_proposals_drop_origin(struct hf_node *node, uint64_t origin);
 
 /* Submit the proposals that wait, within the limits of one turn, and what the
- * leader itself has to propose: EXPIRE, CLOSE and VERSION. Does nothing if this
- * node does not lead or is shutting down, if too much waits for a flush, or
- * before `retry`. */
+ * leader itself has to propose: EXPIRE, CLOSE and VERSION. If that fails,
+ * `retry` is when to try again. */
 void hf_proposals_submit(struct hf_node *node);
+
+/* Returns false while hf_proposals_submit() does nothing: this node does not
+ * lead or is shutting down, too many bytes wait for a flush, or `retry` is in
+ * the future. */
+bool hf_proposals_can_submit(const struct hf_node *node);
 
 /* The entry `index`, which this node has submitted in this term, is applied:
  * send `result` to its origin. */

@@ -93,7 +93,7 @@ void hf_reads_answer(struct hf_node *node, uint64_t question, uint64_t index)
     }
 }
 
-static void finish(struct hf_node *node)
+static void finish_confirmed(struct hf_node *node)
 {
     struct hf_dlist *list = &node->reads.confirmed;
     struct hf_dlist *next;
@@ -103,10 +103,10 @@ static void finish(struct hf_node *node)
         struct hf_node_outcome outcome = request->outcome;
 
         next = link->next;
-        if (outcome.index > node->replica.applied)
+        if (outcome.index > node->machine.applied)
             continue;
         outcome.err = HF_OK;
-        outcome.index = node->replica.applied;
+        outcome.index = node->machine.applied;
         hf_requests_answer(node, request->number, &outcome);
     }
 }
@@ -183,7 +183,7 @@ static void start_round(struct hf_node *node)
     }
 }
 
-static void reply(struct hf_node *node, const struct hf_read *read)
+static void reply_to_read(struct hf_node *node, const struct hf_read *read)
 {
     uint64_t origin = node->members[read->tag >> QUESTION_BITS].id;
     uint64_t question = read->tag & QUESTION_MASK;
@@ -195,6 +195,7 @@ static void reply(struct hf_node *node, const struct hf_read *read)
     } else if (peer) {
         hf_packet_encode_read_reply(hf_peers_message(node), &packet);
         (void)hf_peers_send(node, peer, HF_PACKET_READ_REPLY);
+        peer->awaits_commit = true;
     }
 }
 
@@ -210,7 +211,7 @@ static void lead_turn(struct hf_node *node)
     }
     start_round(node);
     while (hf_rounds_take(&reads->rounds, UINT64_MAX, &read))
-        reply(node, &read);
+        reply_to_read(node, &read);
 }
 
 void hf_reads_turn(struct hf_node *node)
@@ -218,7 +219,7 @@ void hf_reads_turn(struct hf_node *node)
     ask_leader(node);
     if (hf_node_leads(node))
         lead_turn(node);
-    finish(node);
+    finish_confirmed(node);
 }
 
 hf_time hf_reads_deadline(const struct hf_node *node)

@@ -31,8 +31,8 @@ struct hf_reads {
 void hf_reads_init(struct hf_node *node);
 void hf_reads_fini(struct hf_reads *reads);
 
-/* Ask again for all reads that have no answer: there is another leader, or the
- * question may be lost. */
+/* Ask again for all reads that have no answer, because there is another leader,
+ * or because the message with the question or its answer may be lost. */
 void hf_reads_resend(struct hf_node *node);
 
 /* The node `origin`, which may be this one, asks this node for an index;

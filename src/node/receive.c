@@ -8,7 +8,7 @@ static void on_echo_or_round(struct hf_node *node, struct hf_message *message)
                        message->round);
     } else if (message->term == hf_engine_term(&node->engine)) {
         message->kind = HF_MESSAGE_ECHO;
-        hf_peers_send_raft(node, message);
+        hf_consensus_send(node, message);
     }
 }
 
@@ -22,7 +22,7 @@ static void on_lost_report(struct hf_node *node,
                                          message->vote.last_index});
     if (message->term == term && node->leader != 0 &&
         hf_lost_elects(&node->lost, term, node->now))
-        (void)hf_node_step(
+        (void)hf_consensus_step(
             node, (struct hf_engine_event){.kind = HF_ENGINE_LEADER_LOST,
                                            .peer = node->leader});
 }
@@ -52,9 +52,9 @@ static void on_raft(struct hf_node *node, struct hf_peer *peer,
         if (message.kind == HF_MESSAGE_APPEND &&
             message.term == hf_engine_term(&node->engine))
             hf_lost_clear(&node->lost);
-        (void)hf_node_step(node,
-                           (struct hf_engine_event){.kind = HF_ENGINE_RECEIVE,
-                                                    .message = &message});
+        (void)hf_consensus_step(
+            node, (struct hf_engine_event){.kind = HF_ENGINE_RECEIVE,
+                                           .message = &message});
     }
     hf_message_fini(&message);
 }
@@ -63,31 +63,32 @@ static void on_forward(struct hf_node *node, struct hf_peer *peer,
                        struct hf_reader *reader)
 {
     struct hf_packet_forward packet;
-    struct hf_packet_reply reply = {.outcome = {.err = HF_ESTATE}};
     struct hf_node_request request;
 
     if (hf_packet_decode_forward(reader, &packet))
         return;
-    if (hf_node_leads(node)) {
-        request = (struct hf_node_request){
-            .number = packet.number,
-            .deadline = hf_time_add(node->now, packet.remaining_ms),
-            .command = packet.command,
-        };
-        hf_proposals_add(node, peer->id, &request, NULL);
+    if (!hf_node_leads(node)) {
+        hf_proposals_refuse(node, peer->id, packet.number);
         return;
     }
-    reply.number = packet.number;
-    hf_packet_encode_reply(hf_peers_message(node), &reply);
-    (void)hf_peers_send(node, peer, HF_PACKET_REPLY);
+    request = (struct hf_node_request){
+        .number = packet.number,
+        .deadline = hf_time_add(node->now, packet.remaining_ms),
+        .command = packet.command,
+    };
+    hf_proposals_add(node, peer->id, &request, NULL);
 }
 
 static void on_reply(struct hf_node *node, struct hf_reader *reader)
 {
     struct hf_packet_reply reply;
 
-    if (!hf_packet_decode_reply(reader, &reply))
-        hf_requests_answer(node, reply.number, &reply.outcome);
+    if (hf_packet_decode_reply(reader, &reply))
+        return;
+    if (reply.is_leader)
+        hf_requests_on_reply(node, reply.number, &reply.outcome);
+    else
+        hf_requests_on_refused(node, reply.number);
 }
 
 static void on_read_packet(struct hf_node *node, struct hf_reader *reader)
@@ -141,8 +142,8 @@ static void on_snapshot_ack(struct hf_node *node, struct hf_peer *peer,
 }
 
 /* Messages of an unknown kind come from a later version, and are ignored. */
-void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
-                     enum hf_packet_kind kind, struct hf_reader *reader)
+void hf_receive_message(struct hf_node *node, struct hf_peer *peer,
+                        enum hf_packet_kind kind, struct hf_reader *reader)
 {
     switch (kind) {
     case HF_PACKET_RAFT:
@@ -163,6 +164,9 @@ void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
     case HF_PACKET_ATTACH:
     case HF_PACKET_DETACH:
         on_sessions(node, peer, kind, reader);
+        break;
+    case HF_PACKET_DETACH_ALL:
+        hf_sessions_drop_origin(node, peer->id);
         break;
     case HF_PACKET_PUSH:
         on_push_packet(node, reader);

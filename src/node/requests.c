@@ -25,17 +25,11 @@ static struct hf_node_request *request_at(struct hf_dlist *link)
     return HF_CONTAINER(link, struct hf_node_request, link);
 }
 
-/* The numbers are consecutive, which this spreads well enough. */
-static uint64_t hash_number(uint64_t number)
-{
-    return number * UINT64_C(0x9e3779b97f4a7c15);
-}
-
 static struct hf_node_request *find_pending_request(
     const struct hf_requests *requests, uint64_t number)
 {
     struct hf_map_link *link =
-        hf_map_find(&requests->by_number, hash_number(number));
+        hf_map_find(&requests->by_number, hf_map_hash_number(number));
 
     for (; link; link = hf_map_find_next(link)) {
         struct hf_node_request *request =
@@ -47,8 +41,8 @@ static struct hf_node_request *find_pending_request(
     return NULL;
 }
 
-enum hf_err hf_node_submit(struct hf_node *node,
-                           struct hf_node_request *request)
+enum hf_err hf_requests_submit(struct hf_node *node,
+                               struct hf_node_request *request)
 {
     struct hf_requests *requests = &node->requests;
 
@@ -59,12 +53,13 @@ enum hf_err hf_node_submit(struct hf_node *node,
     requests->count++;
     request->number = ++requests->last_number;
     request->by_deadline = (struct hf_heap_link){0};
-    request->was_sent = request->is_answered = false;
+    request->copies = 0;
+    request->is_answered = false;
     request->outcome = (struct hf_node_outcome){.age_ms = -1};
     hf_heap_set(&requests->by_deadline, &request->by_deadline,
                 request->deadline);
     hf_map_insert(&requests->by_number, &request->by_number,
-                  hash_number(request->number));
+                  hf_map_hash_number(request->number));
     hf_dlist_push_back(request->kind == HF_NODE_COMMAND ? &requests->unsent
                                                         : &node->reads.unsent,
                        &request->link);
@@ -82,7 +77,7 @@ static void retire_request(struct hf_requests *requests,
     requests->count--;
 }
 
-void hf_node_abandon(struct hf_node *node, struct hf_node_request *request)
+void hf_requests_abandon(struct hf_node *node, struct hf_node_request *request)
 {
     if (request->is_answered) {
         hf_dlist_remove(&request->link);
@@ -108,8 +103,8 @@ void hf_requests_resend(struct hf_node *node)
     hf_reads_resend(node);
 }
 
-static bool forward(struct hf_node *node, struct hf_peer *leader,
-                    struct hf_node_request *request)
+static bool forward_request(struct hf_node *node, struct hf_peer *leader,
+                            struct hf_node_request *request)
 {
     struct hf_packet_forward packet = {
         .number = request->number,
@@ -120,7 +115,7 @@ static bool forward(struct hf_node *node, struct hf_peer *leader,
     hf_packet_encode_forward(hf_peers_message(node), &packet);
     if (!hf_peers_send(node, leader, HF_PACKET_FORWARD))
         return false;
-    request->was_sent = true;
+    request->copies++;
     node->forwarded++;
     return true;
 }
@@ -132,20 +127,42 @@ static void mark_sent(struct hf_node *node, struct hf_node_request *request)
     request->sent_at = node->now;
 }
 
-/* Returns when to send commands again: when the oldest one has had no answer
- * for HF_NODE_REPEAT_MS, because the command or its answer may be lost, or at
+/* Returns true if the command has had no answer for so long that it or its
+ * answer may be lost. */
+static bool is_late(const struct hf_node *node, struct hf_dlist *link)
+{
+    return link && node->now >= request_at(link)->sent_at + HF_NODE_REPEAT_MS;
+}
+
+/* Let hf_requests_dispatch() send late commands again, before those that were
+ * not sent yet. Only late ones: otherwise a leader with a slow disk would
+ * receive all commands again every second. */
+static void resend_late(struct hf_node *node)
+{
+    struct hf_requests *requests = &node->requests;
+    struct hf_dlist *before = requests->unsent.next;
+    struct hf_dlist *link;
+
+    while (is_late(node, link = hf_dlist_first(&requests->sent))) {
+        hf_dlist_remove(link);
+        hf_dlist_insert(before, link);
+    }
+}
+
+/* Returns when to send commands again: when one of them is late, or at
  * `resend_at`. That is safe: the leader ignores a command that it already has,
  * and a session applies a command once. */
 static hf_time repeat_time(const struct hf_node *node)
 {
     struct hf_dlist *oldest = hf_dlist_first(&node->requests.sent);
-
     hf_time late;
 
-    if (!oldest || node->leading_term != 0)
+    if (!oldest)
         return HF_NEVER;
+    if (hf_node_leads(node))
+        return node->requests.resend_at;
     late = request_at(oldest)->sent_at + HF_NODE_REPEAT_MS;
-    return late < node->requests.resend_at ? late : node->requests.resend_at;
+    return hf_time_min(late, node->requests.resend_at);
 }
 
 void hf_requests_dispatch(struct hf_node *node)
@@ -154,12 +171,14 @@ void hf_requests_dispatch(struct hf_node *node)
     struct hf_peer *leader = hf_peers_leader(node);
     struct hf_dlist *link;
 
-    if (node->now >= repeat_time(node))
+    if (node->now >= node->requests.resend_at)
         hf_requests_resend(node);
+    if (!hf_node_leads(node))
+        resend_late(node);
     while ((hf_node_leads(node) || leader) && (link = hf_dlist_first(unsent))) {
         struct hf_node_request *request = request_at(link);
 
-        if (!hf_node_leads(node) && !forward(node, leader, request))
+        if (!hf_node_leads(node) && !forward_request(node, leader, request))
             return;
         mark_sent(node, request);
         if (hf_node_leads(node))
@@ -169,8 +188,9 @@ void hf_requests_dispatch(struct hf_node *node)
 
 /* ---- Answers ------------------------------------------------------------*/
 
-static void complete(struct hf_node *node, struct hf_node_request *request,
-                     const struct hf_node_outcome *outcome)
+static void complete_request(struct hf_node *node,
+                             struct hf_node_request *request,
+                             const struct hf_node_outcome *outcome)
 {
     retire_request(&node->requests, request);
     request->is_answered = true;
@@ -178,17 +198,57 @@ static void complete(struct hf_node *node, struct hf_node_request *request,
     hf_dlist_push_back(&node->requests.answered, &request->link);
 }
 
-/* HF_ESTATE comes from a node that does not lead, or does not know yet that it
- * leads. Send again after RESEND_MS; the leader may be known then. */
+/* A leader that refuses a copy of a command knows nothing about the other
+ * copies. One of them may be in a log, so the command may still take effect. */
+static void complete_copy(struct hf_node *node, struct hf_node_request *request,
+                          const struct hf_node_outcome *outcome,
+                          bool has_other_copies)
+{
+    static const struct hf_node_outcome in_doubt = {.err = HF_EINDOUBT,
+                                                    .age_ms = -1};
+
+    complete_request(node, request,
+                     outcome->err && has_other_copies ? &in_doubt : outcome);
+}
+
+/* A copy that this node has refused was never submitted, and is not counted. */
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome)
 {
     struct hf_node_request *request =
         find_pending_request(&node->requests, number);
 
-    if (request && outcome->err != HF_ESTATE)
-        complete(node, request, outcome);
-    else if (request && node->requests.resend_at == HF_NEVER)
+    if (request)
+        complete_copy(node, request, outcome, request->copies > 0);
+}
+
+static struct hf_node_request *find_pending_command(struct hf_node *node,
+                                                    uint64_t number)
+{
+    struct hf_node_request *request =
+        find_pending_request(&node->requests, number);
+
+    return request && request->kind == HF_NODE_COMMAND ? request : NULL;
+}
+
+void hf_requests_on_reply(struct hf_node *node, uint64_t number,
+                          const struct hf_node_outcome *outcome)
+{
+    struct hf_node_request *request = find_pending_command(node, number);
+
+    if (!request)
+        return;
+    /* This node may lead by now, and have a copy of its own. */
+    hf_proposals_abandon(node, request);
+    complete_copy(node, request, outcome, request->copies > 1);
+}
+
+/* The node does not lead, does not know yet that it leads, or is not in office
+ * yet. That may have changed after RESEND_MS. */
+void hf_requests_on_refused(struct hf_node *node, uint64_t number)
+{
+    if (find_pending_command(node, number) &&
+        node->requests.resend_at == HF_NEVER)
         node->requests.resend_at = hf_time_add(node->now, RESEND_MS);
 }
 
@@ -201,11 +261,9 @@ static void expire_requests(struct hf_node *node)
         struct hf_node_request *request = HF_CONTAINER(
             hf_heap_top(heap), struct hf_node_request, by_deadline);
 
-        outcome.err = request->was_sent && request->kind == HF_NODE_COMMAND
-                          ? HF_EINDOUBT
-                          : HF_EUNAVAIL;
+        outcome.err = request->copies > 0 ? HF_EINDOUBT : HF_EUNAVAIL;
         hf_proposals_abandon(node, request);
-        complete(node, request, &outcome);
+        complete_request(node, request, &outcome);
     }
 }
 
@@ -230,5 +288,5 @@ hf_time hf_requests_deadline(const struct hf_node *node)
         return node->now;
     if (!hf_dlist_is_empty(&requests->unsent) && hf_peers_can_ask(node))
         return node->now;
-    return repeat_time(node) < deadline ? repeat_time(node) : deadline;
+    return hf_time_min(repeat_time(node), deadline);
 }

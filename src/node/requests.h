@@ -27,18 +27,24 @@ enum hf_node_request_kind {
 struct hf_node_outcome {
     /* HF_OK        see `result`, or read the table
      * HF_EUNAVAIL  the deadline has passed; a command was not sent
-     * HF_EINDOUBT  the deadline has passed; the command may take effect
-     * HF_ELIMIT    the leader has too much to do or is short of memory, or the
-     *              command is too long, or `no_space`: a disk is nearly full
-     * HF_EPROTO, HF_EUNSUPPORTED
-     *              the leader cannot decode the command, or the version of the
-     *              command is newer than that of the table */
+     * HF_EINDOUBT  the deadline has passed, or one of several copies of the
+     *              command was refused; the command may take effect
+     * HF_ELIMIT    the leader has too many commands or is short of memory; the
+     *              command is too long; `no_space`: disks are nearly full; or
+     *              `is_full`: the table has reached its limit
+     * HF_EPROTO, HF_EUNSUPPORTED, HF_EDENIED
+     *              the leader cannot decode the command; the version of the
+     *              command is newer than that of the table; or only leaders
+     *              propose such a command
+     * After all errors but HF_EINDOUBT the command has no effect. */
     enum hf_err err;
-    bool no_space;
+    bool no_space, is_full;
     struct hf_result result; /* of a COMMAND */
     uint64_t index; /* of its entry; READ_INDEX: of the last entry that is
                        applied here */
-    int64_t age_ms; /* see struct hf_node_grant; -1: unknown */
+    int64_t age_ms; /* of a LOCK: 0 if it was granted at once; -1 if it was not
+                       granted, or if this copy has not made the grant, which
+                       may be much older */
 };
 
 typedef void hf_node_done_fn(struct hf_node_request *request,
@@ -56,7 +62,7 @@ struct hf_node_request {
     struct hf_heap_link by_deadline;
     uint64_t number;
     hf_time sent_at;
-    bool was_sent;
+    uint32_t copies; /* of the command: sent to a leader, or submitted here */
     bool is_answered;
     struct hf_node_outcome outcome;
 };
@@ -76,12 +82,12 @@ struct hf_requests {
 
 /* Submit a request. After HF_ENOMEM or HF_ELIMIT it was not taken, and `done`
  * does not run. */
-enum hf_err hf_node_submit(struct hf_node *node,
-                           struct hf_node_request *request);
+enum hf_err hf_requests_submit(struct hf_node *node,
+                               struct hf_node_request *request);
 
 /* Forget a request: `done` does not run. A command that was sent may still take
  * effect. */
-void hf_node_abandon(struct hf_node *node, struct hf_node_request *request);
+void hf_requests_abandon(struct hf_node *node, struct hf_node_request *request);
 
 /* ---- For the other parts of the node ------------------------------------*/
 
@@ -97,11 +103,20 @@ void hf_requests_resend(struct hf_node *node);
  * node leads or is connected to the leader. */
 void hf_requests_dispatch(struct hf_node *node);
 
-/* The outcome of the request `number` has arrived. Does nothing if the request
- * has ended. The outcome HF_ESTATE does not end the request, which is sent
- * again later. */
+/* The request `number` has an outcome: this node, as the leader, has applied
+ * its command or refused to submit it, or this node has confirmed its read.
+ * Does nothing if the request has ended. */
 void hf_requests_answer(struct hf_node *node, uint64_t number,
                         const struct hf_node_outcome *outcome);
+
+/* The leader to which the command `number` was sent has answered. Does nothing
+ * if the request has ended. */
+void hf_requests_on_reply(struct hf_node *node, uint64_t number,
+                          const struct hf_node_outcome *outcome);
+
+/* A node to which the command `number` was sent does not lead, or cannot take it
+ * yet: the request, unless it has ended, is sent again later. */
+void hf_requests_on_refused(struct hf_node *node, uint64_t number);
 
 /* End requests whose deadline has passed, and run `done` of all requests that
  * have an outcome. */

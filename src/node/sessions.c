@@ -8,8 +8,21 @@ struct session {
     struct hf_map_link link;
     struct hf_heap_link detached; /* in sessions.detached, unless attached */
     uint64_t id;
-    uint64_t origin; /* 0: detached */
+    uint32_t origins; /* the nodes that have a client of it; bit i stands for
+                         members[i]; 0: detached */
 };
+
+_Static_assert(HF_RAFT_VOTERS_MAX <= 32, "too many nodes for `origins`");
+
+/* Returns the bit of the node `id`; 0 if it is not a member. */
+static uint32_t bit_of(const struct hf_node *node, uint64_t id)
+{
+    for (size_t i = 0; i < node->opts.member_count; i++) {
+        if (node->members[i].id == id)
+            return UINT32_C(1) << i;
+    }
+    return 0;
+}
 
 void hf_sessions_init(struct hf_sessions *sessions)
 {
@@ -42,32 +55,27 @@ void hf_sessions_fini(struct hf_sessions *sessions)
     hf_map_fini(&sessions->by_id);
 }
 
-/* Session ids are consecutive numbers, which this spreads well enough. */
-static uint64_t hash_id(uint64_t id)
-{
-    return id * UINT64_C(0x9e3779b97f4a7c15);
-}
-
 static struct session *find_watched_session(const struct hf_sessions *sessions,
                                             uint64_t id)
 {
-    struct hf_map_link *link = hf_map_find(&sessions->by_id, hash_id(id));
+    struct hf_map_link *link =
+        hf_map_find(&sessions->by_id, hf_map_hash_number(id));
 
     while (link && session_at(link)->id != id)
         link = hf_map_find_next(link);
     return session_at(link);
 }
 
-/* Cannot fail: add_session() has reserved the space in the heap. */
+/* Let the session be closed HF_NODE_DETACHED_MS from now. Cannot fail:
+ * add_session() has reserved the space in the heap. */
 static void set_detached(struct hf_node *node, struct session *session)
 {
-    session->origin = 0;
     hf_heap_set(&node->sessions.detached, &session->detached,
                 hf_time_add(node->now, HF_NODE_DETACHED_MS));
 }
 
-/* Returns NULL if memory is short. Then this leader does not close the session,
- * but the next one will. */
+/* Returns NULL if memory is short, or if HF_NODE_SESSIONS_MAX is reached. Then
+ * this leader does not close the session, but the next one will. */
 static struct session *add_session(struct hf_node *node, uint64_t id)
 {
     struct hf_sessions *sessions = &node->sessions;
@@ -75,13 +83,14 @@ static struct session *add_session(struct hf_node *node, uint64_t id)
 
     if (session)
         return session;
-    if (hf_heap_reserve(&sessions->detached, sessions->by_id.count + 1))
+    if (sessions->by_id.count >= HF_NODE_SESSIONS_MAX ||
+        hf_heap_reserve(&sessions->detached, sessions->by_id.count + 1))
         return NULL;
     session = calloc(1, sizeof(*session));
     if (!session)
         return NULL;
     session->id = id;
-    hf_map_insert(&sessions->by_id, &session->link, hash_id(id));
+    hf_map_insert(&sessions->by_id, &session->link, hf_map_hash_number(id));
     set_detached(node, session);
     return session;
 }
@@ -96,7 +105,7 @@ static void remove_session(struct hf_sessions *sessions,
 
 void hf_sessions_reset(struct hf_node *node)
 {
-    const struct hf_table *table = &node->replica.store->table;
+    const struct hf_table *table = &node->machine.store->table;
     struct hf_session *session = NULL;
 
     forget_all(&node->sessions);
@@ -118,33 +127,45 @@ void hf_sessions_attach(struct hf_node *node, uint64_t origin, uint64_t id)
 
     if (!session)
         return;
-    session->origin = origin;
+    session->origins |= bit_of(node, origin);
     hf_heap_drop(&node->sessions.detached, &session->detached);
+}
+
+/* A node that was cut off may still have an old connection of a client that is
+ * at another node by now, so a session is detached when its client has left all
+ * nodes. */
+static void remove_origins(struct hf_node *node, struct session *session,
+                           uint32_t origins)
+{
+    if (!(session->origins & origins))
+        return;
+    session->origins &= ~origins;
+    if (session->origins == 0)
+        set_detached(node, session);
 }
 
 void hf_sessions_detach(struct hf_node *node, uint64_t origin, uint64_t id)
 {
     struct session *session = find_watched_session(&node->sessions, id);
 
-    if (session && session->origin == origin)
-        set_detached(node, session);
+    if (session)
+        remove_origins(node, session, bit_of(node, origin));
 }
 
 void hf_sessions_drop_origin(struct hf_node *node, uint64_t origin)
 {
+    uint32_t origins = bit_of(node, origin);
     struct hf_map_link *link = NULL;
 
-    while ((link = hf_map_next(&node->sessions.by_id, link))) {
-        if (session_at(link)->origin == origin)
-            set_detached(node, session_at(link));
-    }
+    while ((link = hf_map_next(&node->sessions.by_id, link)))
+        remove_origins(node, session_at(link), origins);
 }
 
-uint64_t hf_sessions_origin(const struct hf_node *node, uint64_t id)
+uint32_t hf_sessions_origins(const struct hf_node *node, uint64_t id)
 {
     const struct session *session = find_watched_session(&node->sessions, id);
 
-    return session ? session->origin : 0;
+    return session ? session->origins : 0;
 }
 
 /* ---- Commands -----------------------------------------------------------*/
@@ -169,7 +190,7 @@ static bool fill_close(struct hf_node *node, uint64_t id,
                        struct hf_command *close)
 {
     const struct hf_session *session =
-        hf_table_find_session(&node->replica.store->table, id);
+        hf_table_find_session(&node->machine.store->table, id);
 
     if (!session || session->ended)
         return false;

@@ -1,10 +1,11 @@
-/* sessions.h - at the leader: which node has the client of each session, and
+/* sessions.h - at the leader: which nodes have a client of each session, and
  * which sessions have been without a client for too long.
  *
- * The nodes report which sessions are attached to them. A session without a
- * client is closed after HF_NODE_DETACHED_MS. A new leader does not know how
- * long a session has had no client, so it measures that time from when it
- * becomes the leader. */
+ * The nodes report which sessions are attached to them. A client that moves is
+ * at two nodes for a while, and the node that it has left may notice that late,
+ * so a session may have several nodes. A session that has none is closed after
+ * HF_NODE_DETACHED_MS. A new leader does not know how long a session has had no
+ * client, so it measures that time from when it becomes the leader. */
 #ifndef HF_NODE_SESSIONS_H
 #define HF_NODE_SESSIONS_H
 
@@ -30,24 +31,24 @@ void hf_sessions_fini(struct hf_sessions *sessions);
  * sessions. */
 void hf_sessions_reset(struct hf_node *node);
 
-/* The client of session `id` is at the node `origin`. Does nothing unless this
+/* A client of session `id` is at the node `origin`. Does nothing unless this
  * node leads. */
 void hf_sessions_attach(struct hf_node *node, uint64_t origin, uint64_t id);
 
-/* The client of session `id` has left the node `origin`. Does nothing if the
- * client is at another node by now. */
+/* The client of session `id` has left the node `origin`. */
 void hf_sessions_detach(struct hf_node *node, uint64_t origin, uint64_t id);
 
-/* The node `origin` has disconnected or was restarted: its sessions have no
- * client now. */
+/* The node `origin` has disconnected or was restarted, or is about to report
+ * all its sessions: forget that it has clients. */
 void hf_sessions_drop_origin(struct hf_node *node, uint64_t origin);
 
 /* A command was applied: an OPEN adds a session, and a CLOSE removes it. */
 void hf_sessions_applied(struct hf_node *node, const struct hf_command *command,
                          const struct hf_result *result);
 
-/* Returns the node that has the client of session `id`; 0: none, or unknown. */
-uint64_t hf_sessions_origin(const struct hf_node *node, uint64_t id);
+/* Returns the nodes that have a client of session `id`: bit i stands for
+ * members[i]. 0: none, or unknown. */
+uint32_t hf_sessions_origins(const struct hf_node *node, uint64_t id);
 
 /* Fill in the CLOSE of a session that has had no client for too long. Returns
  * false if there is none. The session is due again after HF_NODE_DETACHED_MS,

@@ -13,9 +13,9 @@
 #include "node/peers.h"
 #include "node/proposals.h"
 #include "node/reads.h"
-#include "node/replica.h"
 #include "node/requests.h"
 #include "node/sessions.h"
+#include "node/state_machine.h"
 #include "node/transfers.h"
 #include "raft/engine.h"
 #include "raft/lost.h"
@@ -38,18 +38,23 @@ struct hf_node {
     bool has_failed;
     bool is_leaving; /* hf_node_shutdown() was called */
     hf_time leave_until;
-    hf_time disk_retry; /* no flush or upkeep before this time, because the disk
-                           was full; HF_NEVER: it was not */
+    /* When to repeat a flush or an upkeep that has failed; HF_NEVER: none is to
+     * be repeated. */
+    hf_time flush_retry, upkeep_retry;
 
     struct hf_engine engine;
     struct hf_journal journal;
     struct hf_outbox outbox;
-    struct hf_node_replica replica;
+    struct hf_state_machine machine;
     uint64_t commit;
-    uint64_t submitted;    /* index of the first command of the last SUBMIT */
-    uint64_t leader;       /* 0: unknown */
-    uint64_t leading_term; /* 0: this node does not lead */
-    bool in_office;        /* an entry of leading_term is applied */
+    uint64_t commit_seen;   /* `commit` at the end of the last turn */
+    hf_time send_commit_at; /* when to send `commit` without an append */
+    uint64_t submitted;     /* index of the first command of the last SUBMIT */
+    uint64_t leader;        /* 0: unknown */
+    uint64_t leader_term;   /* the term in which `leader` became known */
+    uint64_t leading_term;  /* 0: this node does not lead */
+    hf_time leading_since;  /* when leading_term last changed */
+    bool in_office;         /* an entry of leading_term is applied */
 
     struct hf_peers peers;
     struct hf_lost lost;
@@ -81,26 +86,40 @@ void hf_node_fail_code(struct hf_node *node, enum hf_err code,
 
 /* Step the engine, and do what its update asks for. HF_ESYSTEM: the node has
  * failed. Other errors: see hf_engine_step(). */
-enum hf_err hf_node_step(struct hf_node *node, struct hf_engine_event event);
+enum hf_err hf_consensus_step(struct hf_node *node,
+                              struct hf_engine_event event);
+
+/* Send a message that does not come from the engine, an ECHO or a LEADER_LOST,
+ * as soon as its term is durable. Like all messages, it may be lost. */
+void hf_consensus_send(struct hf_node *node, const struct hf_message *message);
 
 /* Store, send and install what an update of the engine asks for. */
-void hf_node_do_update(struct hf_node *node,
-                       const struct hf_engine_update *update);
+void hf_consensus_do_update(struct hf_node *node,
+                            const struct hf_engine_update *update);
 
 /* Apply committed entries; see apply.c. */
-void hf_node_apply(struct hf_node *node);
+void hf_apply_entries(struct hf_node *node);
 
 /* Handle a message from a peer; see receive.c. */
-void hf_node_receive(struct hf_node *node, struct hf_peer *peer,
-                     enum hf_packet_kind kind, struct hf_reader *reader);
+void hf_receive_message(struct hf_node *node, struct hf_peer *peer,
+                        enum hf_packet_kind kind, struct hf_reader *reader);
 
 /* Fill in the VERSION command that raises the table to the newest version that
  * all members know. Returns false if the table has it, or if it was proposed in
  * this term already. */
 bool hf_versions_raise(struct hf_node *node, struct hf_command *command);
 
+/* Return HF_EUNSUPPORTED, with a text, if the command of entry `index`, or the
+ * snapshot that ends with it, has a newer table version than `known`. */
+enum hf_err hf_versions_check_entry(uint32_t known, uint64_t index,
+                                    struct hf_bytes data,
+                                    struct hf_error *error);
+enum hf_err hf_versions_check_snapshot(uint32_t known, uint64_t index,
+                                       struct hf_bytes data,
+                                       struct hf_error *error);
+
 /* Returns true if the disk is nearly full here, or on so many other nodes that
  * no majority has space. */
-bool hf_node_is_low_on_space(const struct hf_node *node);
+bool hf_consensus_is_low_on_space(const struct hf_node *node);
 
 #endif

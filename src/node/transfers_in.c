@@ -1,12 +1,13 @@
 /* transfers_in.c - the follower's half of transfers.h: receive a snapshot. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "log/snapshot_file.h"
 #include "log/snapshot_transfer.h"
 #include "node/state.h"
 
-static void acknowledge(struct hf_node *node, uint64_t peer_id, uint64_t index,
-                        uint64_t have)
+static void acknowledge_part(struct hf_node *node, uint64_t peer_id,
+                             uint64_t index, uint64_t have)
 {
     struct hf_peer *peer = hf_peers_find(node, peer_id);
     struct hf_packet_snapshot_ack ack = {index, have};
@@ -28,7 +29,7 @@ void hf_transfers_on_part(struct hf_node *node, struct hf_peer *peer,
     if (part->term < hf_engine_term(&node->engine) || hf_node_leads(node))
         return;
     if (node->engine.snapshot.index >= part->index) {
-        acknowledge(node, peer->id, part->index, part->size);
+        acknowledge_part(node, peer->id, part->index, part->size);
         return;
     }
     if (in->is_busy || in->part.size > 0)
@@ -46,8 +47,9 @@ struct receive_job {
     struct hf_node_job job;
     struct hf_disk *disk;
     struct hf_log_cluster cluster;
-    struct hf_node_replica *replica; /* to create a store; not changed */
+    struct hf_state_machine *machine; /* to create a store; not changed */
     hf_time now;
+    uint32_t version; /* newest table version that this node knows */
     uint64_t from, term;
     struct hf_buf bytes;
     struct hf_packet_snapshot part; /* points into `bytes` */
@@ -89,9 +91,13 @@ static enum hf_err build_store(struct receive_job *job)
     uint8_t *data = malloc(size + 1);
     enum hf_err err = HF_ENOMEM;
 
-    job->store = hf_node_replica_new_store(job->replica);
+    job->store = hf_state_machine_new_store(job->machine);
     if (data && job->store)
         err = hf_snapshot_file_read_data(job->snapshot, 0, data, size,
+                                         &job->error);
+    if (!err)
+        err = hf_versions_check_snapshot(job->version, job->part.index,
+                                         (struct hf_bytes){data, size},
                                          &job->error);
     if (!err) {
         err = hf_store_restore(job->store, job->now, data, size);
@@ -106,19 +112,20 @@ static enum hf_err build_store(struct receive_job *job)
 
 static enum hf_err finish_file(struct receive_job *job)
 {
-    struct hf_error damaged;
     enum hf_err err = hf_snapshot_transfer_finish(job->file, &job->error);
 
     job->file = NULL;
     if (!err)
-        err = hf_snapshot_file_open(job->disk, &job->cluster, &job->snapshot,
-                                    &damaged, &job->error);
-    if (!err &&
-        (!job->snapshot ||
-         hf_snapshot_file_meta(job->snapshot)->index != job->part.index))
-        err = hf_error_set(&job->error, HF_EBUSY,
-                           "the newest snapshot is another one");
-    return err ? err : build_store(job);
+        err =
+            hf_snapshot_file_open_at(job->disk, &job->cluster, job->part.index,
+                                     &job->snapshot, &job->error);
+    if (!err)
+        err = build_store(job);
+    if (err) {
+        hf_state_machine_free_store(job->store);
+        job->store = NULL;
+    }
+    return err;
 }
 
 static void run_receive(struct hf_node_job *base)
@@ -130,12 +137,27 @@ static void run_receive(struct hf_node_job *base)
         job->is_complete = true;
         job->err = finish_file(job);
     }
+    if (job->err) {
+        hf_snapshot_transfer_cancel(job->file);
+        job->file = NULL;
+    }
 }
 
 /* ---- The end of a job ---------------------------------------------------*/
 
+/* Let a job free `store`, because that takes long; or free it here, if another
+ * store waits for such a job. */
+static void discard_store(struct hf_transfers *in, struct hf_store *store)
+{
+    if (in->trash)
+        hf_state_machine_free_store(store);
+    else
+        in->trash = store;
+}
+
 static void pass_to_engine(struct hf_node *node, struct receive_job *job)
 {
+    struct hf_transfers *in = &node->transfers;
     const struct hf_snapshot_meta *meta = hf_snapshot_file_meta(job->snapshot);
     struct hf_engine_event event = {
         .kind = HF_ENGINE_SNAPSHOT_RECEIVED,
@@ -147,12 +169,14 @@ static void pass_to_engine(struct hf_node *node, struct receive_job *job)
                                   .members = meta->config}},
     };
 
-    hf_node_replica_free_store(node->transfers.store);
-    node->transfers.store = job->store;
+    HF_ASSERT(!in->store);
+    in->store = job->store;
+    in->store_size = hf_snapshot_file_data_size(job->snapshot);
     job->store = NULL;
-    if (hf_node_step(node, event) || !node->engine.installing) {
-        hf_node_replica_free_store(node->transfers.store);
-        node->transfers.store = NULL;
+    if (hf_consensus_step(node, event) || !node->engine.installing) {
+        discard_store(in, in->store);
+        in->store = NULL;
+        in->refused = meta->index;
     }
 }
 
@@ -160,8 +184,7 @@ static void pass_to_engine(struct hf_node *node, struct receive_job *job)
  * from the start; after other errors the node stops. */
 static bool is_passing(enum hf_err err)
 {
-    return err == HF_ELIMIT || err == HF_ENOMEM || err == HF_EPROTO ||
-           err == HF_EBUSY;
+    return err == HF_ELIMIT || err == HF_ENOMEM || err == HF_EPROTO;
 }
 
 static void end_receive(struct hf_node *node, struct hf_node_job *base)
@@ -170,21 +193,18 @@ static void end_receive(struct hf_node *node, struct hf_node_job *base)
     struct hf_transfers *in = &node->transfers;
 
     in->is_busy = false;
-    if (job->err) {
-        hf_snapshot_transfer_cancel(job->file);
-        job->file = NULL;
-    }
     in->file = job->file;
     in->index = job->file ? job->part.index : 0;
     if (!job->file)
         hf_wal_reserve_return(node->journal.wal);
+    if (job->err && job->is_complete)
+        in->refused = job->part.index; /* the file may be in place already */
     if (job->err && !is_passing(job->err))
         hf_node_fail(node, &job->error);
     else if (!job->err && job->is_complete)
         pass_to_engine(node, job);
     if (!job->err)
-        acknowledge(node, job->from, job->part.index, job->have);
-    hf_node_replica_free_store(job->store);
+        acknowledge_part(node, job->from, job->part.index, job->have);
     hf_snapshot_file_close(job->snapshot);
     hf_buf_fini(&job->bytes);
     free(job);
@@ -196,7 +216,7 @@ struct hf_node_job *hf_transfers_receive_job(struct hf_node *node)
     struct hf_reader reader = {.data = in->part.data, .size = in->part.size};
     struct receive_job *job;
 
-    if (in->part.size == 0 || node->engine.installing ||
+    if (in->part.size == 0 || in->dropped || node->engine.installing ||
         (!in->file && !hf_wal_reserve_lend(node->journal.wal)))
         return NULL;
     job = calloc(1, sizeof(*job));
@@ -205,8 +225,9 @@ struct hf_node_job *hf_transfers_receive_job(struct hf_node *node)
     job->job = (struct hf_node_job){run_receive, end_receive};
     job->disk = node->disk;
     job->cluster = node->opts.cluster;
-    job->replica = &node->replica;
+    job->machine = &node->machine;
     job->now = node->now;
+    job->version = node->opts.version;
     job->from = in->from;
     job->term = in->term;
     job->bytes = in->part;
@@ -223,9 +244,9 @@ void hf_transfers_drop_old(struct hf_node *node)
 {
     struct hf_transfers *in = &node->transfers;
 
-    if (!in->file || node->replica.applied < in->index)
+    if (!in->file || in->dropped || node->machine.applied < in->index)
         return;
-    hf_snapshot_transfer_cancel(in->file);
+    in->dropped = in->file;
     in->file = NULL;
     hf_wal_reserve_return(node->journal.wal);
 }
@@ -236,43 +257,87 @@ void hf_transfers_install(struct hf_node *node)
 
     if (!in->store)
         return;
-    hf_node_replica_free_store(in->trash);
-    in->trash = hf_node_replica_replace(&node->replica, in->store,
-                                        node->engine.snapshot.index);
+    discard_store(in, hf_state_machine_replace(&node->machine, in->store,
+                                               node->engine.snapshot.index));
     in->store = NULL;
     in->installed++;
-    hf_compaction_restart(node);
+    hf_compaction_restart(node, in->store_size);
     if (node->hooks.on_restored)
         node->hooks.on_restored(node->hooks_arg);
 }
 
-/* ---- Freeing ------------------------------------------------------------*/
+/* ---- Cleaning up --------------------------------------------------------*/
 
-struct free_job {
+struct clean_job {
     struct hf_node_job job;
+    struct hf_disk *disk;
     struct hf_store *store;
+    struct hf_snapshot_transfer *dropped;
+    struct hf_snapshot_file *closing[HF_RAFT_VOTERS_MAX];
+    size_t closing_count;
+    uint64_t index; /* remove the snapshot at this index; 0: none */
+    enum hf_err err;
+    struct hf_error error;
 };
 
-static void run_free(struct hf_node_job *base)
+void hf_transfers_close(struct hf_node *node, struct hf_snapshot_file *file)
 {
-    hf_node_replica_free_store(((struct free_job *)base)->store);
+    struct hf_transfers *transfers = &node->transfers;
+
+    if (transfers->closing_count < HF_RAFT_VOTERS_MAX && file)
+        transfers->closing[transfers->closing_count++] = file;
+    else
+        hf_snapshot_file_close(file);
 }
 
-static void end_free(struct hf_node *node, struct hf_node_job *base)
+static void run_clean(struct hf_node_job *base)
 {
-    (void)node;
-    free(base);
+    struct clean_job *job = (struct clean_job *)base;
+
+    hf_state_machine_free_store(job->store);
+    hf_snapshot_transfer_cancel(job->dropped);
+    for (size_t i = 0; i < job->closing_count; i++)
+        hf_snapshot_file_close(job->closing[i]);
+    if (job->index > 0)
+        job->err = hf_snapshot_file_remove(job->disk, job->index, &job->error);
 }
 
-struct hf_node_job *hf_transfers_free_job(struct hf_node *node)
+static void end_clean(struct hf_node *node, struct hf_node_job *base)
 {
-    struct free_job *job = node->transfers.trash ? malloc(sizeof(*job)) : NULL;
+    struct clean_job *job = (struct clean_job *)base;
 
+    if (job->err)
+        hf_node_fail(node, &job->error);
+    free(job);
+}
+
+/* Remove a refused snapshot only if it is newer than the engine's. Otherwise
+ * the engine may have a snapshot of its own at the same index, and compaction
+ * removes older files. */
+struct hf_node_job *hf_transfers_clean_job(struct hf_node *node)
+{
+    struct hf_transfers *in = &node->transfers;
+    struct clean_job *job;
+
+    if (in->refused <= node->engine.snapshot.index)
+        in->refused = 0;
+    if (!in->trash && !in->dropped && in->closing_count == 0 &&
+        in->refused == 0)
+        return NULL;
+    job = calloc(1, sizeof(*job));
     if (!job)
         return NULL;
-    job->job = (struct hf_node_job){run_free, end_free};
-    job->store = node->transfers.trash;
-    node->transfers.trash = NULL;
+    job->job = (struct hf_node_job){run_clean, end_clean};
+    job->disk = node->disk;
+    job->store = in->trash;
+    job->dropped = in->dropped;
+    job->index = in->refused;
+    job->closing_count = in->closing_count;
+    memcpy(job->closing, in->closing, sizeof(job->closing));
+    in->trash = NULL;
+    in->dropped = NULL;
+    in->closing_count = 0;
+    in->refused = 0;
     return &job->job;
 }
 
@@ -280,8 +345,11 @@ void hf_transfers_fini(struct hf_node *node)
 {
     for (size_t i = 0; i < node->peers.count; i++)
         hf_transfers_stop(node, &node->peers.list[i]);
+    for (size_t i = 0; i < node->transfers.closing_count; i++)
+        hf_snapshot_file_close(node->transfers.closing[i]);
+    hf_snapshot_transfer_cancel(node->transfers.dropped);
     hf_snapshot_transfer_cancel(node->transfers.file);
     hf_buf_fini(&node->transfers.part);
-    hf_node_replica_free_store(node->transfers.store);
-    hf_node_replica_free_store(node->transfers.trash);
+    hf_state_machine_free_store(node->transfers.store);
+    hf_state_machine_free_store(node->transfers.trash);
 }

@@ -20,8 +20,7 @@ void hf_transfers_start(struct hf_node *node, struct hf_peer *peer)
  * peer has another number by then. */
 void hf_transfers_stop(struct hf_node *node, struct hf_peer *peer)
 {
-    (void)node;
-    hf_snapshot_file_close(peer->transfer.file);
+    hf_transfers_close(node, peer->transfer.file);
     peer->transfer = (struct hf_transfer_out){0};
 }
 
@@ -36,7 +35,7 @@ void hf_transfers_on_ack(struct hf_node *node, struct hf_peer *peer,
         hf_transfers_stop(node, peer);
         return;
     }
-    if (ack->have != out->acked || out->file)
+    if (ack->have != out->acked || !out->is_reading)
         out->is_sent = false;
     out->acked = ack->have;
 }
@@ -88,6 +87,7 @@ static void send_snapshot_part(struct hf_node *node, struct hf_peer *peer,
     };
 
     out->file = job->file;
+    out->is_reading = false;
     out->index = part.index;
     out->index_term = part.index_term;
     out->size = part.size;
@@ -96,21 +96,31 @@ static void send_snapshot_part(struct hf_node *node, struct hf_peer *peer,
     (void)hf_peers_send(node, peer, HF_PACKET_SNAPSHOT);
 }
 
+/* Memory or descriptors are short: try again after HF_NODE_REPEAT_MS. */
+static void repeat_later(struct hf_node *node, struct hf_peer *peer)
+{
+    peer->transfer.is_reading = false;
+    peer->transfer.sent_at = node->now;
+}
+
 static void end_send(struct hf_node *node, struct hf_node_job *base)
 {
     struct send_job *job = (struct send_job *)base;
     struct hf_peer *peer = hf_peers_find(node, job->peer);
+    bool is_stopped = peer->transfer.number != job->number;
 
-    if (job->err && job->err != HF_ENOMEM) {
-        hf_snapshot_file_close(job->file);
-        hf_node_fail(node, &job->error);
-    } else if (job->err || !job->file || peer->transfer.number != job->number) {
-        hf_snapshot_file_close(job->file);
-        if (peer->transfer.number == job->number)
-            hf_transfers_stop(node, peer);
-    } else {
+    if (!job->err && job->file && !is_stopped) {
         send_snapshot_part(node, peer, job);
+        free(job);
+        return;
     }
+    hf_transfers_close(node, job->file);
+    if (job->err && job->err != HF_ENOMEM)
+        hf_node_fail(node, &job->error);
+    else if (job->err && !is_stopped)
+        repeat_later(node, peer);
+    else if (!is_stopped)
+        hf_transfers_stop(node, peer); /* there is no snapshot */
     free(job);
 }
 
@@ -120,8 +130,8 @@ static bool is_due(const struct hf_node *node, const struct hf_peer *peer)
 
     if (!out->is_wanted || peer->link == 0)
         return false;
-    return !out->is_sent ||
-           (out->file && node->now >= out->sent_at + HF_NODE_REPEAT_MS);
+    return !out->is_reading &&
+           (!out->is_sent || node->now >= out->sent_at + HF_NODE_REPEAT_MS);
 }
 
 static struct hf_node_job *new_send_job(struct hf_node *node,
@@ -142,6 +152,7 @@ static struct hf_node_job *new_send_job(struct hf_node *node,
     job->size = 0;
     job->err = HF_OK;
     out->file = NULL;
+    out->is_reading = true;
     out->is_sent = true;
     return &job->job;
 }
@@ -159,10 +170,13 @@ hf_time hf_transfers_deadline(const struct hf_node *node)
 {
     hf_time deadline = HF_NEVER;
 
+    if (node->has_job)
+        return HF_NEVER; /* a turn follows the end of the job */
     for (size_t i = 0; i < node->peers.count; i++) {
-        const struct hf_transfer_out *out = &node->peers.list[i].transfer;
+        const struct hf_peer *peer = &node->peers.list[i];
+        const struct hf_transfer_out *out = &peer->transfer;
 
-        if (out->is_wanted && out->file &&
+        if (out->is_wanted && out->is_sent && peer->link != 0 &&
             out->sent_at + HF_NODE_REPEAT_MS < deadline)
             deadline = out->sent_at + HF_NODE_REPEAT_MS;
     }

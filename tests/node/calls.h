@@ -43,7 +43,7 @@ static inline void call_start(struct sim_nodes *nodes, unsigned number,
         (struct hf_bytes){call->bytes.data, call->bytes.size};
     call->request.deadline = sim_node_now(node) + ms;
     call->request.done = on_call_done;
-    assert_int_equal(hf_node_submit(node->node, &call->request), HF_OK);
+    assert_int_equal(hf_requests_submit(node->node, &call->request), HF_OK);
     sim_nodes_wake(nodes, number);
 }
 

@@ -97,7 +97,7 @@ struct hf_store *hf_clients_store(const struct hf_node *node)
     return (struct hf_store *)&node->store;
 }
 
-enum hf_err hf_node_submit(struct hf_node *node,
+enum hf_err hf_requests_submit(struct hf_node *node,
                            struct hf_node_request *request)
 {
     hf_dlist_push_back(&node->requests, &request->link);
@@ -105,13 +105,13 @@ enum hf_err hf_node_submit(struct hf_node *node,
     return HF_OK;
 }
 
-void hf_node_abandon(struct hf_node *node, struct hf_node_request *request)
+void hf_requests_abandon(struct hf_node *node, struct hf_node_request *request)
 {
     hf_dlist_remove(&request->link);
     node->abandoned++;
 }
 
-enum hf_err hf_node_attach(struct hf_node *node, uint64_t session,
+enum hf_err hf_attachments_add(struct hf_node *node, uint64_t session,
                            uint64_t conn)
 {
     for (size_t i = 0; i < HF_FAKE_CONNS; i++)
@@ -122,7 +122,7 @@ enum hf_err hf_node_attach(struct hf_node *node, uint64_t session,
     return HF_OK;
 }
 
-void hf_node_detach(struct hf_node *node, uint64_t session, uint64_t conn)
+void hf_attachments_remove(struct hf_node *node, uint64_t session, uint64_t conn)
 {
     if (conn < HF_FAKE_CONNS && node->conns[conn].session == session)
         node->conns[conn].session = 0;
@@ -162,7 +162,6 @@ static void report_grant(struct hf_node *node,
         .session = hold->session->id,
         .nonce = waiter->nonce,
         .token = hold->token,
-        .generation = hold->generation,
         .age_ms = node->age_ms,
     };
 

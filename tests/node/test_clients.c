@@ -340,7 +340,7 @@ static void disturb(struct hf_node *node, struct hf_random *random)
     if (node->conns[conn].is_closed || hf_random_below(random, 50) == 0) {
         if (!node->conns[conn].is_closed)
             hf_clients_on_closed(node->clients, conn);
-        hf_node_detach(node, node->conns[conn].session, conn);
+        hf_attachments_remove(node, node->conns[conn].session, conn);
         hf_fake_open(node, conn);
     }
     write_random_request(random, &buf);

@@ -4,6 +4,7 @@
 static struct sim_nodes nodes;
 static struct hf_node_grant pushed; /* the last grant that was pushed */
 static unsigned push_count;
+static uint64_t forced; /* token of the last lock reported as broken */
 
 static void on_grant(void *arg, uint64_t conn,
                      const struct hf_node_grant *grant)
@@ -14,7 +15,17 @@ static void on_grant(void *arg, uint64_t conn,
     push_count++;
 }
 
-static const struct hf_node_hooks hooks = {.on_grant = on_grant};
+static void on_forced(void *arg, uint64_t conn, uint64_t token)
+{
+    (void)arg;
+    assert_int_equal(conn, 7);
+    forced = token;
+}
+
+static const struct hf_node_hooks hooks = {
+    .on_grant = on_grant,
+    .on_forced = on_forced,
+};
 
 static void on_start(void *arg, struct sim_node *node)
 {
@@ -41,20 +52,20 @@ static int tear_down(void **state)
 
 static bool is_held(const struct sim_node *node, const char *key)
 {
-    return hf_table_find(&node->node->replica.store->table, key_of(key));
+    return hf_table_find(&node->node->machine.store->table, key_of(key));
 }
 
 static bool has_session(const struct sim_node *node, uint64_t id)
 {
     const struct hf_session *session =
-        hf_table_find_session(&node->node->replica.store->table, id);
+        hf_table_find_session(&node->node->machine.store->table, id);
 
     return session && !session->ended;
 }
 
 static void attach(unsigned number, uint64_t session)
 {
-    assert_int_equal(hf_node_attach(nodes.list[number].node, session, 7),
+    assert_int_equal(hf_attachments_add(nodes.list[number].node, session, 7),
                      HF_OK);
     sim_nodes_wake(&nodes, number);
     sim_nodes_run(&nodes, 50, NULL, NULL);
@@ -208,6 +219,40 @@ static void a_grant_of_a_new_leader_has_no_age(void **state)
     assert_int_equal(pushed.age_ms, -1);
 }
 
+/* The holder is at one node, and the operator at another. */
+static void check_forced(bool now)
+{
+    struct sim_node *leader = start(3);
+    unsigned origin = other_than(&nodes, leader->number);
+    uint64_t session = open_session(&nodes, origin, 1);
+    struct hf_command lock = lock_command(session, 1, "k", 1, 60000);
+    uint64_t token = call_run(&nodes, origin, &lock).result.token;
+    struct hf_command force = {
+        .kind = HF_COMMAND_FORCE,
+        .session = open_session(&nodes, leader->number, 2),
+        .sequence = 1,
+        .key = key_of("k"),
+        .token = token,
+        .now = now,
+    };
+
+    forced = 0;
+    attach(origin, session);
+    attach(leader->number, force.session);
+    assert_int_equal(call_run(&nodes, leader->number, &force).result.err,
+                     HF_OK);
+    sim_nodes_run(&nodes, 50, NULL, NULL);
+    assert_true(forced == token);
+}
+
+static void a_broken_lock_is_reported_to_its_holder(void **state)
+{
+    (void)state;
+    check_forced(false);
+    sim_nodes_fini(&nodes);
+    check_forced(true);
+}
+
 /* ---- Sessions -----------------------------------------------------------*/
 
 static void a_session_without_client_is_closed_after_a_while(void **state)
@@ -220,7 +265,7 @@ static void a_session_without_client_is_closed_after_a_while(void **state)
     attach(origin, session);
     sim_nodes_run(&nodes, 30000, NULL, NULL);
     assert_true(has_session(leader, session));
-    hf_node_detach(nodes.list[origin].node, session, 7);
+    hf_attachments_remove(nodes.list[origin].node, session, 7);
     sim_nodes_wake(&nodes, origin);
     sim_nodes_run(&nodes, HF_NODE_DETACHED_MS - 100, NULL, NULL);
     assert_true(has_session(leader, session));
@@ -244,6 +289,66 @@ static void a_dead_origin_detaches_its_sessions(void **state)
     assert_false(has_session(leader, session));
 }
 
+/* Two clients were at a node that stands still. One of them has ended, and the
+ * other one has moved to the leader. */
+static void a_stopped_origin_detaches_its_sessions(void **state)
+{
+    struct sim_node *leader = start(3);
+    unsigned origin = other_than(&nodes, leader->number);
+    uint64_t ended = open_session(&nodes, origin, 1);
+    uint64_t moved = open_session(&nodes, origin, 2);
+
+    (void)state;
+    attach(origin, ended);
+    attach(origin, moved);
+    sim_nodes_run(&nodes, 20000, NULL, NULL);
+    sim_nodes_pause(&nodes, origin, 60000);
+    attach(leader->number, moved);
+    sim_nodes_run(&nodes, HF_NODE_SILENT_MS + HF_NODE_DETACHED_MS - 500, NULL,
+                  NULL);
+    assert_true(has_session(leader, ended));
+    sim_nodes_run(&nodes, 1000, NULL, NULL);
+    assert_false(has_session(leader, ended));
+    assert_true(has_session(leader, moved));
+}
+
+/* A node that stood still reports its sessions once more. */
+static void a_stopped_origin_attaches_its_sessions_again(void **state)
+{
+    struct sim_node *leader = start(3);
+    unsigned origin = other_than(&nodes, leader->number);
+    uint64_t session = open_session(&nodes, origin, 1);
+
+    (void)state;
+    attach(origin, session);
+    sim_nodes_pause(&nodes, origin, HF_NODE_SILENT_MS + 5000);
+    sim_nodes_run(&nodes, HF_NODE_SILENT_MS + 4000, NULL, NULL);
+    assert_int_equal(hf_sessions_origins(leader->node, session), 0);
+    sim_nodes_run(&nodes, 3 * HF_NODE_DETACHED_MS, NULL, NULL);
+    assert_true(has_session(leader, session));
+}
+
+/* The process of a waiter was killed, so its connection is closed and nothing
+ * is canceled. */
+static void the_waiter_of_a_killed_client_leaves_within_12_s(void **state)
+{
+    struct sim_node *leader = start(3);
+    unsigned origin = other_than(&nodes, leader->number);
+    uint64_t session = open_session(&nodes, origin, 1);
+    struct hf_command lock = lock_command(session, 1, "k", 1, 60000);
+    uint64_t killed;
+
+    (void)state;
+    assert_int_equal(call_run(&nodes, origin, &lock).result.err, HF_OK);
+    attach(origin, session);
+    killed = queue_second(origin, "k");
+    hf_attachments_remove(nodes.list[origin].node, killed, 7);
+    sim_nodes_wake(&nodes, origin);
+    sim_nodes_run(&nodes, 12000, NULL, NULL);
+    lock = lock_command(session, 2, "k", 3, 60000);
+    assert_int_equal(call_run(&nodes, origin, &lock).result.position, 1);
+}
+
 /* The other nodes need time to report which sessions are attached to them. */
 static void a_new_leader_waits_before_it_closes_sessions(void **state)
 {
@@ -264,6 +369,109 @@ static void a_new_leader_waits_before_it_closes_sessions(void **state)
     sim_nodes_run(&nodes, 1000, NULL, NULL);
     assert_false(has_session(leader, lonely));
     assert_true(has_session(leader, attached));
+}
+
+static void detach(unsigned number, uint64_t session)
+{
+    hf_attachments_remove(nodes.list[number].node, session, 7);
+    sim_nodes_wake(&nodes, number);
+    sim_nodes_run(&nodes, 50, NULL, NULL);
+}
+
+/* A client has moved from one node to another. The first one was cut off: it
+ * reports the session again when it returns, and notices only later that the
+ * client has left. */
+static void an_old_connection_does_not_take_a_session_away(void **state)
+{
+    struct sim_node *leader = start(3);
+    unsigned left = other_than(&nodes, leader->number);
+    unsigned entered = other_than(&nodes, left);
+    uint64_t session = open_session(&nodes, left, 1);
+
+    (void)state;
+    attach(left, session);
+    attach(entered, session);
+    sim_nodes_reset(&nodes, left, leader->number);
+    sim_nodes_run(&nodes, 1000, NULL, NULL);
+    detach(left, session);
+    sim_nodes_run(&nodes, 2 * HF_NODE_DETACHED_MS, NULL, NULL);
+    assert_true(has_session(leader, session));
+    detach(entered, session);
+    sim_nodes_run(&nodes, HF_NODE_DETACHED_MS + 100, NULL, NULL);
+    assert_false(has_session(leader, session));
+}
+
+/* The leader does not know that the session was detached. It learns of it from
+ * the next report of all sessions. */
+static void a_report_of_all_sessions_replaces_the_last_one(void **state)
+{
+    struct sim_node *leader = start(3);
+    unsigned origin = other_than(&nodes, leader->number);
+    uint64_t session = open_session(&nodes, origin, 1);
+
+    (void)state;
+    attach(origin, session);
+    nodes.list[origin].node->attachments.is_announced = false;
+    detach(origin, session);
+    sim_nodes_run(&nodes, HF_NODE_DETACHED_MS + 100, NULL, NULL);
+    assert_false(has_session(leader, session));
+}
+
+/* Memory was short while the node wrote what it sends to the leader, so nothing
+ * of that turn is sent. */
+static void a_report_that_is_not_sent_is_repeated(void **state)
+{
+    struct sim_node *leader = start(3);
+    struct sim_node *origin = &nodes.list[other_than(&nodes, leader->number)];
+    uint64_t session = open_session(&nodes, origin->number, 1);
+    struct hf_peer *peer = hf_peers_find(origin->node, leader->number + 1);
+
+    (void)state;
+    assert_int_equal(hf_attachments_add(origin->node, session, 7), HF_OK);
+    assert_true(peer->out.size > 0);
+    peer->out.failed = true;
+    sim_nodes_wake(&nodes, origin->number);
+    sim_nodes_run(&nodes, 2 * HF_NODE_DETACHED_MS, NULL, NULL);
+    assert_true(has_session(leader, session));
+}
+
+/* Let the node receive an empty APPEND of its leader in the next term. */
+static void receive_next_term(struct hf_node *node)
+{
+    const struct hf_entries *log = &node->engine.log;
+    const struct hf_message message = {
+        .kind = HF_MESSAGE_APPEND,
+        .peer = node->leader,
+        .term = node->leader_term + 1,
+        .append = {.prev_index = log->last,
+                   .prev_term = hf_entries_term(log, log->last),
+                   .commit = node->commit},
+    };
+    struct hf_buf bytes = {0};
+    struct hf_reader reader;
+
+    hf_message_encode(&bytes, &message);
+    reader = (struct hf_reader){.data = bytes.data, .size = bytes.size};
+    hf_receive_message(node, hf_peers_find(node, node->leader), HF_PACKET_RAFT,
+                       &reader);
+    hf_buf_fini(&bytes);
+}
+
+/* The leader was elected again, and this node has seen nothing of that but the
+ * later term. The leader has forgotten which sessions are attached here. */
+static void sessions_are_reported_to_a_leader_elected_again(void **state)
+{
+    struct sim_node *leader = start(3);
+    unsigned origin = other_than(&nodes, leader->number);
+    struct hf_node *node = nodes.list[origin].node;
+    uint64_t session = open_session(&nodes, origin, 1);
+
+    (void)state;
+    attach(origin, session);
+    assert_true(node->attachments.is_announced);
+    receive_next_term(node);
+    assert_true(node->leader == leader->node->opts.id);
+    assert_false(node->attachments.is_announced);
 }
 
 /* In the log, the LOCK is right before a CLOSE of its session. The CLOSE has no
@@ -299,12 +507,28 @@ int main(void)
             a_grant_is_pushed_through_the_origin_with_its_age, tear_down),
         cmocka_unit_test_teardown(a_grant_of_a_new_leader_has_no_age,
                                   tear_down),
+        cmocka_unit_test_teardown(a_broken_lock_is_reported_to_its_holder,
+                                  tear_down),
         cmocka_unit_test_teardown(
             a_session_without_client_is_closed_after_a_while, tear_down),
+        cmocka_unit_test_teardown(
+            the_waiter_of_a_killed_client_leaves_within_12_s, tear_down),
         cmocka_unit_test_teardown(a_dead_origin_detaches_its_sessions,
+                                  tear_down),
+        cmocka_unit_test_teardown(a_stopped_origin_detaches_its_sessions,
+                                  tear_down),
+        cmocka_unit_test_teardown(a_stopped_origin_attaches_its_sessions_again,
                                   tear_down),
         cmocka_unit_test_teardown(a_new_leader_waits_before_it_closes_sessions,
                                   tear_down),
+        cmocka_unit_test_teardown(
+            an_old_connection_does_not_take_a_session_away, tear_down),
+        cmocka_unit_test_teardown(
+            a_report_of_all_sessions_replaces_the_last_one, tear_down),
+        cmocka_unit_test_teardown(a_report_that_is_not_sent_is_repeated,
+                                  tear_down),
+        cmocka_unit_test_teardown(
+            sessions_are_reported_to_a_leader_elected_again, tear_down),
         cmocka_unit_test_teardown(
             a_command_that_races_ahead_of_close_saves_its_session, tear_down),
     };

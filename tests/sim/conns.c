@@ -21,6 +21,7 @@ static struct segment *segment_at(struct hf_dlist *link)
 
 static void free_segment(struct segment *segment)
 {
+    segment->conn->queued -= segment->size;
     sim_schedule_cancel(&segment->conn->nodes->schedule, &segment->arrive);
     hf_dlist_remove(&segment->link);
     free(segment);
@@ -100,12 +101,13 @@ static void on_connect(struct sim_event *event)
 
     if (!from->node || conn->link != 0)
         return;
-    if (conn->is_cut || from->paused_until > nodes->schedule.now ||
-        to->paused_until > nodes->schedule.now) {
+    /* A node that is paused accepts connections, because its kernel does. */
+    if (conn->is_cut || from->paused_until > nodes->schedule.now) {
         sim_schedule_set(&nodes->schedule, event, nodes->schedule.now + 50);
         return;
     }
-    if (!to->node) {
+    if (!to->node || conn->is_refused) {
+        conn->is_refused = false;
         tell_down(conn, true);
         sim_schedule_set(&nodes->schedule, event, nodes->schedule.now + 50);
         return;
@@ -180,6 +182,12 @@ void sim_nodes_reset(struct sim_nodes *nodes, unsigned from, unsigned to)
     connect_later(conn);
 }
 
+void sim_nodes_refuse(struct sim_nodes *nodes, unsigned from, unsigned to)
+{
+    nodes->conns[from][to].is_refused = true;
+    sim_nodes_reset(nodes, from, to);
+}
+
 /* ---- Sending ------------------------------------------------------------*/
 
 static void on_arrive(struct sim_event *event)
@@ -227,6 +235,7 @@ static void send_segment(struct sim_conn *conn, const void *bytes, size_t size,
     if (is_first)
         conn->hello = at;
     hf_dlist_push_back(&conn->sent, &segment->link);
+    conn->queued += size;
     sim_schedule_set(&nodes->schedule, &segment->arrive, at);
 }
 
@@ -255,8 +264,11 @@ void sim_conns_send(struct sim_nodes *nodes, uint64_t link, const void *bytes,
     if (!conn)
         return;
     mix_hash(nodes, link, bytes, size);
-    is_first = conn->greeted != link;
-    conn->greeted = link;
+    is_first = conn->hello_link != link;
+    conn->hello_link = link;
+    if (nodes->on_send)
+        nodes->on_send(nodes->arg, &nodes->list[conn->from], conn->to, is_first,
+                       bytes, size);
     if (!is_first && happens(nodes, nodes->odds.lose))
         return;
     send_segment(conn, bytes, size, is_first,

@@ -54,17 +54,18 @@ static void on_done(struct hf_node_request *request,
 }
 
 /* Detach the session from its node, and attach it to a random one. A node that
- * is down is not told. */
+ * is down is not notified. */
 static void move(struct lock_client *client)
 {
     struct sim_nodes *nodes = client->all->nodes;
 
     if (node_of(client)->node && client->session)
-        hf_node_detach(node_of(client)->node, client->session, conn_of(client));
+        hf_attachments_remove(node_of(client)->node, client->session,
+                              conn_of(client));
     client->node = below(client, nodes->count);
     if (node_of(client)->node && client->session)
-        (void)hf_node_attach(node_of(client)->node, client->session,
-                             conn_of(client));
+        (void)hf_attachments_add(node_of(client)->node, client->session,
+                                 conn_of(client));
 }
 
 static void move_and_wait(struct lock_client *client)
@@ -87,7 +88,7 @@ static void submit_request(struct lock_client *client)
     client->request.deadline = sim_node_now(node) + 100 + below(client, 2000);
     client->request.done = on_done;
     client->is_asking = true;
-    assert_int_equal(hf_node_submit(node->node, &client->request), HF_OK);
+    assert_int_equal(hf_requests_submit(node->node, &client->request), HF_OK);
     sim_nodes_wake(client->all->nodes, client->node);
 }
 
@@ -261,7 +262,7 @@ static void forget_session(struct lock_client *client)
     struct sim_node *node = node_of(client);
 
     if (node->node)
-        hf_node_detach(node->node, client->session, conn_of(client));
+        hf_attachments_remove(node->node, client->session, conn_of(client));
     client->session = 0;
     go_idle(client);
 }
@@ -270,8 +271,8 @@ static void on_opened(struct lock_client *client)
 {
     client->session = client->outcome.result.session;
     if (node_of(client)->node)
-        (void)hf_node_attach(node_of(client)->node, client->session,
-                             conn_of(client));
+        (void)hf_attachments_add(node_of(client)->node, client->session,
+                                 conn_of(client));
     go_idle(client);
 }
 
@@ -326,7 +327,7 @@ static void on_lookup(struct lock_client *client)
         return;
     }
     lookup =
-        hf_table_lookup(&node->node->replica.store->table, key, &client->nonce);
+        hf_table_lookup(&node->node->machine.store->table, key, &client->nonce);
     if (lookup.state == HF_LOOKUP_HELD) {
         client->token = lookup.token;
         renew(client, STEP_CONFIRM);
@@ -469,14 +470,16 @@ void lock_clients_on_down(struct lock_clients *clients, struct sim_node *node)
 /* ---- Init and fini ------------------------------------------------------*/
 
 void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
-                       uint64_t seed)
+                       uint64_t seed, unsigned count)
 {
     memset(clients, 0, sizeof(*clients));
     clients->nodes = nodes;
     hf_random_init(&clients->random, seed * 2 + 777);
-    hf_recorder_init(&clients->recorder, false);
+    hf_recorder_init(&clients->recorder, true);
     clients->count =
         2 + hf_random_below(&clients->random, LOCK_CLIENTS_MAX - 1);
+    if (clients->count > count)
+        clients->count = count;
     clients->key_count = 1 + hf_random_below(&clients->random, LOCK_KEYS_MAX);
     for (unsigned i = 0; i < clients->count; i++) {
         struct lock_client *client = &clients->list[i];

@@ -74,8 +74,9 @@ struct lock_clients {
     uint64_t grants, handovers, anchors, renewals, reads;
 };
 
+/* The seed decides how many clients there are, `count` at most. */
 void lock_clients_init(struct lock_clients *clients, struct sim_nodes *nodes,
-                       uint64_t seed);
+                       uint64_t seed, unsigned count);
 void lock_clients_fini(struct lock_clients *clients);
 
 /* Call lock_clients_on_start() when a node has started, and

@@ -11,6 +11,11 @@
 
 static const struct hf_seed no_secret = {"simulated"};
 
+/* Where clients connect. */
+static const char *const addresses[SIM_NODES] = {
+    "127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:7004",
+    "127.0.0.1:7005"};
+
 /* ---- Time ---------------------------------------------------------------*/
 
 hf_time sim_node_now(const struct sim_node *node)
@@ -62,6 +67,28 @@ static bool is_paused(struct sim_node *node, struct sim_event *event)
     return true;
 }
 
+static hf_time flush_duration(const struct sim_node *node)
+{
+    const struct sim_nodes_odds *odds = &node->nodes->odds;
+
+    return odds->flush_min_ms +
+           duration(
+               node->nodes, node->flush_ms ? node->flush_ms : odds->flush_ms,
+               node->slow_disk_ms ? node->slow_disk_ms : odds->slow_disk_ms,
+               50);
+}
+
+/* The same for the end of a flush, if the disk of the node hangs. */
+static bool is_hanging(struct sim_node *node, struct sim_event *event)
+{
+    struct sim_schedule *schedule = &node->nodes->schedule;
+
+    if (schedule->now >= node->disk_hangs_until)
+        return false;
+    sim_schedule_set(schedule, event, node->disk_hangs_until);
+    return true;
+}
+
 static void start_disk_work(struct sim_node *node)
 {
     struct sim_nodes *nodes = node->nodes;
@@ -71,8 +98,7 @@ static void start_disk_work(struct sim_node *node)
     if (!node->is_flushing && hf_node_flush_begin(node->node, &node->flush)) {
         node->is_flushing = true;
         sim_schedule_set(schedule, &node->flush_end,
-                         schedule->now + duration(nodes, odds->flush_ms,
-                                                  odds->slow_disk_ms, 50));
+                         schedule->now + flush_duration(node));
     }
     if (!node->has_upkeep && hf_node_upkeep_begin(node->node, &node->upkeep)) {
         node->has_upkeep = true;
@@ -106,7 +132,7 @@ static void on_flush_end(struct sim_event *event)
 {
     struct sim_node *node = HF_CONTAINER(event, struct sim_node, flush_end);
 
-    if (is_paused(node, event))
+    if (is_paused(node, event) || is_hanging(node, event))
         return;
     hf_wal_flush_run(&node->flush);
     node->is_flushing = false;
@@ -123,6 +149,7 @@ static void on_upkeep_end(struct sim_event *event)
         return;
     hf_wal_upkeep_run(&node->upkeep);
     node->has_upkeep = false;
+    hf_node_set_time(node->node, sim_node_now(node));
     hf_node_upkeep_end(node->node, &node->upkeep);
     sim_nodes_wake(node->nodes, node->number);
 }
@@ -166,9 +193,37 @@ static void on_stop(void *arg, const struct hf_error *error)
         node->error = *error;
 }
 
+static void send_client(void *arg, uint64_t conn, const void *bytes,
+                        size_t size)
+{
+    struct sim_node *node = arg;
+
+    if (node->nodes->clients)
+        node->nodes->clients->send(node->nodes->arg, node, conn, bytes, size);
+}
+
+static void close_client(void *arg, uint64_t conn)
+{
+    struct sim_node *node = arg;
+
+    if (node->nodes->clients)
+        node->nodes->clients->close(node->nodes->arg, node, conn);
+}
+
+static void pause_client(void *arg, uint64_t conn, bool stop)
+{
+    struct sim_node *node = arg;
+
+    if (node->nodes->clients)
+        node->nodes->clients->pause(node->nodes->arg, node, conn, stop);
+}
+
 static const struct hf_node_ops ops = {
     .send_link = send_link,
     .close_link = close_link,
+    .send_client = send_client,
+    .close_client = close_client,
+    .pause_client = pause_client,
     .stop = on_stop,
 };
 
@@ -190,29 +245,38 @@ static void init_directory(struct sim_node *node)
     disk->ops->close_directory(disk);
 }
 
-void sim_nodes_start(struct sim_nodes *nodes, unsigned number)
+bool sim_nodes_try_start(struct sim_nodes *nodes, unsigned number)
 {
     struct sim_node *node = &nodes->list[number];
     struct hf_node_opts opts = nodes->opts;
-    struct hf_error error = {0};
-    enum hf_err err;
 
     if (node->node)
-        return;
+        return true;
     if (!sim_disk_has(node->disk, HF_IDENTITY_FILE))
         init_directory(node);
     opts.id = number + 1;
+    if (node->version)
+        opts.version = node->version;
     (void)hf_random_bytes(&nodes->random, &opts.seed, sizeof(opts.seed));
     node->error = (struct hf_error){0};
     node->attached = sim_disk_attach(node->disk);
-    err = hf_node_open(&opts, &ops, node, node->attached, sim_node_now(node),
-                       &node->node, &error);
-    if (err)
-        fail_msg("node %u does not start: %s", number + 1, error.text);
+    if (hf_node_open(&opts, &ops, node, node->attached, sim_node_now(node),
+                     &node->node, &node->error)) {
+        node->attached->ops->close_directory(node->attached);
+        return false;
+    }
     if (nodes->on_start)
         nodes->on_start(nodes->arg, node);
     sim_conns_start(nodes, number);
     sim_nodes_wake(nodes, number);
+    return true;
+}
+
+void sim_nodes_start(struct sim_nodes *nodes, unsigned number)
+{
+    if (!sim_nodes_try_start(nodes, number))
+        fail_msg("node %u does not start: %s", number + 1,
+                 nodes->list[number].error.text);
 }
 
 void sim_nodes_start_all(struct sim_nodes *nodes)
@@ -289,7 +353,7 @@ static void init_node(struct sim_nodes *nodes, unsigned number)
     node->upkeep_end.fire = on_upkeep_end;
     node->job_end.fire = on_job_end;
     nodes->members[number] =
-        (struct hf_node_member){number + 1, "peer", "client"};
+        (struct hf_node_member){number + 1, "peer", addresses[number]};
 }
 
 void sim_nodes_init(struct sim_nodes *nodes, unsigned count, uint64_t seed)

@@ -23,12 +23,14 @@ struct sim_nodes;
 struct sim_conn {
     struct sim_nodes *nodes;
     unsigned from, to;
-    uint64_t link;    /* 0: not connected */
-    uint64_t greeted; /* the last link on which a HELLO was sent */
+    uint64_t link;       /* 0: not connected */
+    uint64_t hello_link; /* the last link on which a HELLO was sent */
     bool is_cut;
+    bool is_refused;      /* the next attempt to connect is refused */
     hf_time last;         /* when the last bytes in order arrive */
     hf_time hello;        /* when the first bytes arrive */
-    struct hf_dlist sent; /* bytes that have not arrived */
+    struct hf_dlist sent; /* bytes that have not arrived, */
+    size_t queued;        /* and their number */
     struct sim_event connect;
 };
 
@@ -39,8 +41,11 @@ struct sim_node {
     struct hf_disk *attached;
     struct hf_node *node; /* NULL: it is down */
     hf_time paused_until;
-    hf_time ahead; /* what its clock shows at time 0 */
-    int32_t drift; /* of its clock, in parts per million */
+    hf_time disk_hangs_until; /* no flush ends before this */
+    hf_time ahead;            /* what its clock shows at time 0 */
+    int32_t drift;            /* of its clock, in parts per million */
+    uint32_t version; /* table version it announces; 0: nodes->opts.version */
+    uint32_t flush_ms, slow_disk_ms; /* of its disk; 0: those of nodes->odds */
     bool is_crashing;
     struct sim_event turn, flush_end, upkeep_end, job_end;
     struct hf_wal_flush flush;
@@ -56,9 +61,19 @@ struct sim_nodes_odds {
     unsigned lose, repeat, overtake;
     uint32_t delay_ms;     /* the longest delay of most messages */
     uint32_t slow_ms;      /* the longest delay of one message in a hundred */
+    uint32_t flush_min_ms; /* what each flush takes at least, on top */
     uint32_t flush_ms;     /* the longest time of most flushes */
     uint32_t slow_disk_ms; /* the longest time of one flush in fifty */
     uint32_t job_ms;
+};
+
+/* The connections of clients, if the nodes have clients; see node.h. Called
+ * with sim_nodes.arg. */
+struct sim_clients_ops {
+    void (*send)(void *arg, struct sim_node *node, uint64_t conn,
+                 const void *bytes, size_t size);
+    void (*close)(void *arg, struct sim_node *node, uint64_t conn);
+    void (*pause)(void *arg, struct sim_node *node, uint64_t conn, bool stop);
 };
 
 struct sim_nodes {
@@ -79,6 +94,11 @@ struct sim_nodes {
     void (*on_start)(void *arg, struct sim_node *node);
     void (*on_turn)(void *arg, struct sim_node *node);
     void (*on_down)(void *arg, struct sim_node *node);
+    /* Called when a node sends to another one; may be NULL. The first bytes of
+     * a connection begin with a HELLO. */
+    void (*on_send)(void *arg, struct sim_node *node, unsigned to,
+                    bool is_first, const void *bytes, size_t size);
+    const struct sim_clients_ops *clients; /* may be NULL */
     void *arg;
 };
 
@@ -87,6 +107,9 @@ struct sim_nodes {
 void sim_nodes_init(struct sim_nodes *nodes, unsigned count, uint64_t seed);
 void sim_nodes_fini(struct sim_nodes *nodes);
 
+/* Start a node that is down. sim_nodes_try_start() returns false if the node
+ * cannot start, and its `error` says why; for the others, that is a failure. */
+bool sim_nodes_try_start(struct sim_nodes *nodes, unsigned number);
 void sim_nodes_start(struct sim_nodes *nodes, unsigned number);
 void sim_nodes_start_all(struct sim_nodes *nodes);
 
@@ -104,8 +127,10 @@ void sim_nodes_pause(struct sim_nodes *nodes, unsigned number, uint32_t ms);
 void sim_nodes_cut(struct sim_nodes *nodes, unsigned from, unsigned to);
 void sim_nodes_heal(struct sim_nodes *nodes);
 
-/* Break the connection from `from` to `to`. `from` connects again later. */
+/* Break the connection from `from` to `to`. `from` connects again later.
+ * sim_nodes_refuse() lets that be refused once, as by a firewall. */
 void sim_nodes_reset(struct sim_nodes *nodes, unsigned from, unsigned to);
+void sim_nodes_refuse(struct sim_nodes *nodes, unsigned from, unsigned to);
 
 /* Give the node a turn at once. Call this after submitting something to it. */
 void sim_nodes_wake(struct sim_nodes *nodes, unsigned number);
