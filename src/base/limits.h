@@ -138,7 +138,6 @@
 #define HF_LISTS_MAX 256
 #define HF_LIST_PAGE_BYTES 65536 /* bytes of infos in one page of a list */
 #define HF_LIST_PAGE_KEYS 500    /* keys in one page of a list */
-#define HF_LIST_STEP_KEYS 4096   /* keys that a list visits in one turn */
 
 /* Work on requests, which limits how long a turn of the node takes. A unit is a
  * request, or 64 bytes of requests or replies; OP_WORK is what a request takes

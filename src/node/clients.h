@@ -1,9 +1,10 @@
 /* clients.h - the client half of a node: connections that speak the protocol of
  * holdfast-protocol(7).
  *
- * This half reads requests, submits commands to the replication half
- * (requests.h), answers reads from this node's table, streams events, and
- * enforces the limits of clients (base/limits.h).
+ * This half is the service behind a server (serve/server.h), which reads
+ * requests, sends output and enforces the limits of connections. It submits
+ * commands to the replication half (requests.h), answers reads from this node's
+ * table, and streams events.
  *
  * Always true:
  *   1. a command is answered with what the replication half reports. Only
@@ -11,9 +12,8 @@
  *      table, in case the report of the grant was lost;
  *   2. the commands of nodes, EXPIRE, CLOSE and VERSION, are not accepted from
  *      clients, and OPEN only by its own request;
- *   3. requests and output take memory only within the limits, whatever a
- *      client sends or fails to read;
- *   4. output is sent at most once per turn and connection. */
+ *   3. unanswered requests, lists and watches take memory only within the
+ *      limits (base/limits.h), whatever a client sends or fails to read. */
 #ifndef HF_NODE_CLIENTS_H
 #define HF_NODE_CLIENTS_H
 
@@ -33,6 +33,7 @@ struct hf_clients_opts {
     void *arg;                     /* for the functions of `ops` */
     struct hf_log_cluster cluster;
     uint64_t id;         /* of this node */
+    size_t max;          /* connections */
     struct hf_seed seed; /* random: nonces and secrets of plain clients */
 };
 
@@ -48,6 +49,7 @@ void hf_clients_on_open(struct hf_clients *clients, uint64_t number);
 void hf_clients_on_data(struct hf_clients *clients, uint64_t number,
                         const void *data, size_t size);
 void hf_clients_on_closed(struct hf_clients *clients, uint64_t number);
+void hf_clients_on_refused(struct hf_clients *clients);
 void hf_clients_on_unsent(struct hf_clients *clients, uint64_t number,
                           size_t size);
 

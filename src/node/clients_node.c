@@ -34,6 +34,7 @@ enum hf_err hf_clients_open(struct hf_node *node)
         .arg = node->arg,
         .cluster = node->opts.cluster,
         .id = node->opts.id,
+        .max = node->opts.clients_max,
         .seed = make_seed(node),
     };
 
@@ -58,6 +59,11 @@ void hf_node_on_client_data(struct hf_node *node, uint64_t conn,
 void hf_node_on_client_closed(struct hf_node *node, uint64_t conn)
 {
     hf_clients_on_closed(node->clients, conn);
+}
+
+void hf_node_on_client_refused(struct hf_node *node)
+{
+    hf_clients_on_refused(node->clients);
 }
 
 void hf_node_on_client_unsent(struct hf_node *node, uint64_t conn, size_t size)

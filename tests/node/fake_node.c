@@ -1,11 +1,9 @@
 #include "node/fake_node.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
+#include "base/assert.h"
 #include "core/snapshot.h"
-#include "lib/expect.h"
-#include "lib/runner.h"
 
 static const struct hf_seed seed = {"0123456789abcde"};
 
@@ -18,7 +16,7 @@ static void send_client(void *arg, uint64_t conn, const void *bytes,
 
     if (conn >= HF_FAKE_CONNS)
         return;
-    assert_false(node->conns[conn].is_closed);
+    HF_ASSERT(!node->conns[conn].is_closed);
     hf_buf_raw(&node->conns[conn].output, bytes, size);
     node->conns[conn].output.failed = false; /* a test may make malloc() fail */
     node->conns[conn].sends++;
@@ -61,30 +59,6 @@ void hf_fake_send(struct hf_node *node, uint64_t conn, const char *text)
     hf_clients_on_data(node->clients, conn, text, strlen(text));
 }
 
-void hf_fake_expect(struct hf_node *node, uint64_t conn, const char *wanted)
-{
-    struct hf_buf *output = &node->conns[conn].output;
-    size_t size = strlen(wanted);
-    bool is_start = size > 0 && wanted[size - 1] == '~';
-
-    if (is_start) {
-        assert_true(output->size >= size - 1);
-        assert_memory_equal(output->data, wanted, size - 1);
-    } else {
-        hf_buf_u8(output, 0);
-        assert_string_equal((const char *)output->data, wanted);
-    }
-    output->size = 0;
-}
-
-void hf_fake_call(struct hf_node *node, uint64_t conn, const char *text,
-                  const char *wanted)
-{
-    hf_fake_send(node, conn, text);
-    hf_fake_turn(node, node->now);
-    hf_fake_expect(node, conn, wanted);
-}
-
 /* ---- The replication half -----------------------------------------------*/
 
 hf_time hf_clients_now(const struct hf_node *node)
@@ -98,7 +72,7 @@ struct hf_store *hf_clients_store(const struct hf_node *node)
 }
 
 enum hf_err hf_requests_submit(struct hf_node *node,
-                           struct hf_node_request *request)
+                               struct hf_node_request *request)
 {
     hf_dlist_push_back(&node->requests, &request->link);
     node->submitted++;
@@ -112,7 +86,7 @@ void hf_requests_abandon(struct hf_node *node, struct hf_node_request *request)
 }
 
 enum hf_err hf_attachments_add(struct hf_node *node, uint64_t session,
-                           uint64_t conn)
+                               uint64_t conn)
 {
     for (size_t i = 0; i < HF_FAKE_CONNS; i++)
         if (node->conns[i].session == session)
@@ -122,7 +96,8 @@ enum hf_err hf_attachments_add(struct hf_node *node, uint64_t session,
     return HF_OK;
 }
 
-void hf_attachments_remove(struct hf_node *node, uint64_t session, uint64_t conn)
+void hf_attachments_remove(struct hf_node *node, uint64_t session,
+                           uint64_t conn)
 {
     if (conn < HF_FAKE_CONNS && node->conns[conn].session == session)
         node->conns[conn].session = 0;
@@ -136,7 +111,7 @@ void hf_node_status(const struct hf_node *node, struct hf_node_status *status)
         .term = 3,
         .leader = node->leader,
         .commit = 8,
-        .applied = 7,
+        .applied = 7 + node->submitted - node->behind,
         .version = 2,
         .holds = node->store.table.holds.count,
         .members = {{1, "127.0.0.1:1", "127.0.0.1:11", true, 0},
@@ -150,6 +125,7 @@ static void on_event(void *arg, const struct hf_table_event *event)
     struct hf_node *node = arg;
     struct hf_table_waiter *waiter = hf_table_take_waiter(event);
 
+    node->has_granted = event->kind == HF_EVENT_GRANTED && !event->waited;
     if (waiter)
         hf_dlist_push_back(&node->granted, &waiter->in_queue);
 }
@@ -203,15 +179,16 @@ static void run_request(struct hf_node *node, struct hf_node_request *request)
     struct hf_node_outcome outcome = {0};
     struct hf_command command;
 
+    node->has_granted = false;
     if (must_fail(node, request)) {
         outcome = node->failure;
     } else if (request->kind == HF_NODE_COMMAND) {
-        expect_ok(hf_command_decode(&command, request->command.data,
-                                    request->command.size));
+        HF_ASSERT(!hf_command_decode(&command, request->command.data,
+                                     request->command.size));
         run_command(node, &command, &outcome.result);
     }
-    outcome.age_ms = -1;
-    outcome.index = node->submitted;
+    outcome.age_ms = node->has_granted ? 0 : -1;
+    outcome.index = 7 + node->submitted;
     request->done(request, &outcome);
 }
 
@@ -224,7 +201,7 @@ static void expire_leases(struct hf_node *node)
         run_command(node, &expire, &result);
 }
 
-static void run_turn(struct hf_node *node)
+void hf_fake_step(struct hf_node *node)
 {
     struct hf_dlist requests;
     struct hf_dlist *link;
@@ -249,7 +226,7 @@ void hf_fake_turn(struct hf_node *node, hf_time now)
 {
     node->now = now;
     do {
-        run_turn(node);
+        hf_fake_step(node);
     } while (has_work(node));
 }
 
@@ -262,8 +239,8 @@ void hf_fake_restore(struct hf_node *node, uint64_t index)
     table.index = index;
     hf_snapshot_encode(&table, &snapshot);
     hf_table_fini(&table);
-    expect_ok(hf_store_restore(&node->store, node->now, snapshot.data,
-                               snapshot.size));
+    HF_ASSERT(!hf_store_restore(&node->store, node->now, snapshot.data,
+                                snapshot.size));
     hf_buf_fini(&snapshot);
     hf_clients_hooks.on_restored(node->clients);
 }
@@ -276,21 +253,22 @@ void hf_fake_init(struct hf_node *node)
         .arg = node,
         .cluster = {"cluster identity"},
         .id = 1,
+        .max = HF_CLIENTS_MAX,
         .seed = seed,
     };
 
     *node = (struct hf_node){.now = 1000, .leader = 1};
     hf_dlist_init(&node->requests);
     hf_dlist_init(&node->granted);
-    expect_ok(hf_store_init(&node->store, &seed, 65536, on_event, node));
+    HF_ASSERT(!hf_store_init(&node->store, &seed, 65536, on_event, node));
     node->clients = hf_clients_new(&opts);
-    assert_non_null(node->clients);
+    HF_ASSERT(node->clients);
 }
 
 void hf_fake_fini(struct hf_node *node)
 {
     hf_clients_free(node->clients);
-    assert_true(hf_dlist_is_empty(&node->requests));
+    HF_ASSERT(hf_dlist_is_empty(&node->requests));
     hf_store_fini(&node->store);
     for (size_t i = 0; i < HF_FAKE_CONNS; i++)
         hf_buf_fini(&node->conns[i].output);

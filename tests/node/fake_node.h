@@ -26,11 +26,13 @@ struct hf_node {
     struct hf_clients *clients;
     struct hf_dlist requests;
     struct hf_dlist granted; /* waiters that the running command gave a key */
+    bool has_granted;        /* the last command was granted a key at once */
     struct hf_fake_conn conns[HF_FAKE_CONNS];
     uint64_t leader;
     int64_t age_ms;    /* of the grants that are reported */
     bool is_stuck;     /* requests stay unanswered */
     bool loses_grants; /* no grant is reported */
+    uint64_t behind;   /* log entries that its table seems to lack */
     /* The outcome of commands of the kind `failing`. If `failing` is 0, it is
      * the outcome of all requests, provided that failure.err is set. */
     struct hf_node_outcome failure;
@@ -43,8 +45,10 @@ struct hf_node {
 void hf_fake_init(struct hf_node *node);
 void hf_fake_fini(struct hf_node *node);
 
-/* Run turns at the time `now` until nothing more is due. */
+/* Run turns at the time `now` until nothing more is due. hf_fake_step() runs
+ * one turn, at the time of the last one. */
 void hf_fake_turn(struct hf_node *node, hf_time now);
+void hf_fake_step(struct hf_node *node);
 
 /* hf_fake_open() opens the client connection `conn`. hf_fake_send() passes
  * `text` to the node as input from that connection. */

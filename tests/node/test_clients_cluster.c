@@ -44,10 +44,10 @@ static void pause_client(void *arg, uint64_t conn, bool stop_reading)
     (void)stop_reading;
 }
 
-static const struct hf_node_ops ops = {
-    .send_client = send_client,
-    .close_client = close_client,
-    .pause_client = pause_client,
+static const struct hf_server_shell shell = {
+    .send = send_client,
+    .close = close_client,
+    .pause = pause_client,
 };
 
 static struct hf_node *node_of(unsigned conn)
@@ -61,7 +61,7 @@ static void connect_client(unsigned conn, unsigned number)
 
     hf_buf_fini(&clients[conn].output);
     clients[conn] = (struct client){.number = number};
-    node->clients->opts.ops = &ops;
+    node->clients->server.opts.shell = shell;
     hf_node_on_client_open(node, conn);
 }
 
@@ -132,6 +132,7 @@ static int tear_down(void **state)
 
 /* ---- Cases --------------------------------------------------------------*/
 
+/* GO-13 */
 static void every_node_serves_clients(void **state)
 {
     (void)state;
@@ -161,6 +162,26 @@ static void a_lock_is_handed_over_across_nodes(void **state)
     await_output(2, "*3\r\n$32\r\n" NONCE_B "\r\n:2\r\n:");
 }
 
+/* The client of the second LOCK counts the validity from when it sent that LOCK,
+ * so the lease must start after that, too, and last as long as that LOCK
+ * wants. */
+static void a_repeated_lock_is_valid_from_its_own_send(void **state)
+{
+    (void)state;
+    for (unsigned conn = 1; conn <= 3; conn++)
+        connect_client(conn, conn - 1);
+    call(1, "LOCK k 1000 NONCE " NONCE_A "\r\n",
+         "*3\r\n$32\r\n" NONCE_A "\r\n:1\r\n:0\r\n");
+    run_for(900);
+    call(2, "LOCK k 2000 NONCE " NONCE_A "\r\n",
+         "*3\r\n$32\r\n" NONCE_A "\r\n:1\r\n:");
+    run_for(1900);
+    call(3, "LOCK k 1000 NONCE " NONCE_B "\r\n", "-BUSY");
+    run_for(300);
+    call(3, "LOCK k 1000 NONCE " NONCE_B "\r\n",
+         "*3\r\n$32\r\n" NONCE_B "\r\n:2\r\n:0\r\n");
+}
+
 static void a_closed_connection_withdraws_its_waiter(void **state)
 {
     (void)state;
@@ -176,6 +197,7 @@ static void a_closed_connection_withdraws_its_waiter(void **state)
     call(1, "LOOKUP k " NONCE_B "\r\n", "*3\r\n$7\r\nunknown\r\n");
 }
 
+/* CF-03 */
 static void a_wait_survives_the_leader(void **state)
 {
     (void)state;
@@ -189,6 +211,7 @@ static void a_wait_survives_the_leader(void **state)
     await_output(2, "*3\r\n$32\r\n" NONCE_B "\r\n:2\r\n:");
 }
 
+/* GO-16, G2-02, MJ-08 */
 static void requests_without_a_majority_fail_by_their_deadline(void **state)
 {
     (void)state;
@@ -248,6 +271,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(every_node_serves_clients),
         CASE(a_lock_is_handed_over_across_nodes),
+        CASE(a_repeated_lock_is_valid_from_its_own_send),
         CASE(a_closed_connection_withdraws_its_waiter),
         CASE(a_wait_survives_the_leader),
         CASE(requests_without_a_majority_fail_by_their_deadline),

@@ -1,50 +1,7 @@
 /* test_clients_plain.c - the client port of a node, as redis-cli uses it. */
 #include "lib/expect.h"
 #include "lib/runner.h"
-#include "node/clients_state.h"
-#include "node/fake_node.h"
-
-#define NONCE_A "000000000000000000000000000000aa"
-#define NONCE_B "000000000000000000000000000000bb"
-#define GRANTED(nonce, token, age)                                             \
-    "*3\r\n$32\r\n" nonce "\r\n:" token "\r\n:" age "\r\n"
-
-static int set_up(void **state)
-{
-    static struct hf_node node;
-
-    hf_fake_init(&node);
-    for (uint64_t conn = 1; conn <= 3; conn++)
-        hf_fake_open(&node, conn);
-    *state = &node;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    hf_fake_fini(*state);
-    return 0;
-}
-
-/* Make connection 1 hold the key "k" with NONCE_A. */
-static void hold_key(struct hf_node *node)
-{
-    hf_fake_call(node, 1, "LOCK k 60000 NONCE " NONCE_A "\r\n",
-                 GRANTED(NONCE_A, "1", "0"));
-}
-
-/* Make connection 2 wait for the key "k" with NONCE_B. */
-static void wait_for_key(struct hf_node *node)
-{
-    hf_fake_call(node, 2, "LOCK k 60000 WAIT 1000 NONCE " NONCE_B "\r\n", "");
-    assert_int_equal(hf_table_find(&node->store.table, hf_key_of("k"))->waiters,
-                     1);
-}
-
-static void release_key(struct hf_node *node)
-{
-    hf_fake_call(node, 1, "UNLOCK k " NONCE_A " 1\r\n", "+OK\r\n");
-}
+#include "node/plain_client.h"
 
 /* ---- Commands without a lock --------------------------------------------*/
 
@@ -129,7 +86,7 @@ static void a_request_of_a_browser_executes_nothing(void **state)
 
 static void a_lock_is_granted_and_released(void **state)
 {
-    hold_key(*state);
+    hf_plain_hold_key(*state);
     hf_fake_call(*state, 2, "LOCK k 1000\r\n",
                  "-BUSY held by another claim\r\n");
     hf_fake_call(*state, 2, "UNLOCK k " NONCE_B " 1\r\n",
@@ -188,7 +145,7 @@ static void a_value_is_updated_if_it_is_expected(void **state)
 
 static void a_lock_is_forced(void **state)
 {
-    hold_key(*state);
+    hf_plain_hold_key(*state);
     hf_fake_call(*state, 2, "FORCE k 1\r\n", "+OK\r\n");
     hf_fake_call(*state, 1, "RENEW k " NONCE_A " 1 1000\r\n",
                  "-FORCED an operator broke the lock; it cannot be "
@@ -201,8 +158,8 @@ static void a_lock_is_forced(void **state)
 
 static void claims_are_looked_up_by_their_nonce(void **state)
 {
-    hold_key(*state);
-    wait_for_key(*state);
+    hf_plain_hold_key(*state);
+    hf_plain_wait_for_key(*state);
     hf_fake_call(*state, 3, "LOOKUP k " NONCE_A "\r\n",
                  "*3\r\n$4\r\nheld\r\n:1\r\n:0\r\n");
     hf_fake_call(*state, 3, "LOOKUP k " NONCE_B "\r\n",
@@ -230,7 +187,7 @@ static void outcomes_without_a_result_are_errors(void **state)
 {
     struct hf_node *node = *state;
 
-    hold_key(node);
+    hf_plain_hold_key(node);
     node->failure.err = HF_EUNAVAIL;
     hf_fake_call(node, 1, "RENEW k " NONCE_A " 1 1000\r\n",
                  "-UNAVAIL no leader answered in time; nothing was changed"
@@ -245,156 +202,10 @@ static void outcomes_without_a_result_are_errors(void **state)
     node->failure =
         (struct hf_node_outcome){.err = HF_ELIMIT, .no_space = true};
     hf_fake_call(node, 1, "LOCK other 1000\r\n",
-                 "-NOSPACE the disk of a node is full; unlock and renew still "
-                 "work\r\n");
+                 "-NOSPACE the disk of a node is full: free space on it; open "
+                 "sessions can unlock and renew\r\n");
     node->failure.err = HF_OK;
     hf_fake_call(node, 1, "PING\r\n", "+PONG\r\n");
-}
-
-/* ---- Waiting ------------------------------------------------------------*/
-
-static void a_blocked_lock_blocks_its_connection(void **state)
-{
-    struct hf_node *node = *state;
-
-    hold_key(node);
-    wait_for_key(node);
-    hf_fake_call(node, 2, "PING\r\n", "");
-    node->age_ms = 7;
-    release_key(node);
-    hf_fake_expect(node, 2, GRANTED(NONCE_B, "2", "7") "+PONG\r\n");
-}
-
-static void a_wait_ends_by_a_cancel(void **state)
-{
-    struct hf_node *node = *state;
-
-    hold_key(node);
-    wait_for_key(node);
-    hf_fake_turn(node, 1999);
-    hf_fake_expect(node, 2, "");
-    hf_fake_turn(node, 2000);
-    hf_fake_expect(node, 2, "-TIMEDOUT timed out\r\n");
-    assert_int_equal(hf_table_find(&node->store.table, hf_key_of("k"))->waiters,
-                     0);
-    hf_fake_call(node, 2, "PING\r\n", "+PONG\r\n");
-}
-
-/* If the key is granted before the CANCEL of its claim is applied, the CANCEL
- * releases the key. */
-static void a_late_grant_is_withdrawn(void **state)
-{
-    struct hf_node *node = *state;
-    struct hf_dlist *unlock;
-
-    hold_key(node);
-    wait_for_key(node);
-    node->is_stuck = true;
-    hf_fake_turn(node, 2000); /* the CANCEL is submitted */
-    hf_fake_send(node, 1, "UNLOCK k " NONCE_A " 1\r\n");
-    /* Apply the UNLOCK first, so that the claim holds the key at the CANCEL. */
-    unlock = node->requests.prev;
-    hf_dlist_remove(unlock);
-    hf_dlist_push_front(&node->requests, unlock);
-    node->is_stuck = false;
-    hf_fake_turn(node, 2000);
-    hf_fake_expect(node, 2, "-TIMEDOUT timed out\r\n");
-    assert_null(hf_table_find(&node->store.table, hf_key_of("k")));
-}
-
-static void a_closed_connection_withdraws_its_waiter(void **state)
-{
-    struct hf_node *node = *state;
-
-    hold_key(node);
-    wait_for_key(node);
-    hf_clients_on_closed(node->clients, 2);
-    hf_fake_turn(node, 1000);
-    assert_int_equal(hf_table_find(&node->store.table, hf_key_of("k"))->waiters,
-                     0);
-    /* A key that a closed connection holds is kept until the lease expires. */
-    hf_clients_on_closed(node->clients, 1);
-    hf_fake_turn(node, 1000);
-    assert_non_null(hf_table_find(&node->store.table, hf_key_of("k")));
-    assert_int_equal(node->store.table.sessions.count, 1);
-    hf_fake_turn(node, 1000 + 63800);
-    assert_null(hf_table_find(&node->store.table, hf_key_of("k")));
-    assert_int_equal(node->store.table.sessions.count, 0);
-}
-
-static void a_closed_connection_abandons_what_was_not_sent(void **state)
-{
-    struct hf_node *node = *state;
-
-    node->is_stuck = true;
-    hf_fake_send(node, 1, "LOCK k 1000\r\n");
-    assert_int_equal(node->submitted, 1);
-    hf_clients_on_closed(node->clients, 1);
-    assert_int_equal(node->abandoned, 1);
-    node->is_stuck = false;
-    hf_fake_turn(node, 1000);
-    assert_int_equal(node->store.table.sessions.count, 0);
-}
-
-/* The age of the grant is unknown, so the node does not know when the lease
- * started, and renews it. */
-static void a_grant_without_an_anchor_is_renewed(void **state)
-{
-    struct hf_node *node = *state;
-
-    hold_key(node);
-    wait_for_key(node);
-    node->age_ms = -1;
-    hf_fake_turn(node, 1400);
-    release_key(node);
-    hf_fake_expect(node, 2, GRANTED(NONCE_B, "2", "400"));
-    assert_int_equal(
-        hf_table_find(&node->store.table, hf_key_of("k"))->generation, 1);
-}
-
-static void a_lost_push_is_noticed(void **state)
-{
-    struct hf_node *node = *state;
-
-    hold_key(node);
-    hf_fake_call(node, 2, "LOCK k 60000 WAIT 100000 NONCE " NONCE_B "\r\n", "");
-    node->loses_grants = true;
-    release_key(node);
-    hf_fake_turn(node, 5999);
-    hf_fake_expect(node, 2, "");
-    hf_fake_turn(node, 6000);
-    hf_fake_expect(node, 2, GRANTED(NONCE_B, "2", "5000"));
-}
-
-static void a_renewal_in_doubt_makes_the_lock_older(void **state)
-{
-    struct hf_node *node = *state;
-
-    hold_key(node);
-    wait_for_key(node);
-    node->age_ms = -1;
-    node->failure.err = HF_EINDOUBT;
-    node->failing = HF_COMMAND_RENEW;
-    hf_fake_turn(node, 1400);
-    release_key(node);
-    hf_fake_expect(node, 2, GRANTED(NONCE_B, "2", "0"));
-}
-
-/* The leader has closed the session of a connection, because the node was cut
- * off. */
-static void a_lost_session_is_replaced(void **state)
-{
-    struct hf_node *node = *state;
-    struct hf_command close = {.kind = HF_COMMAND_CLOSE, .sequence = 99};
-    struct hf_result result;
-
-    hf_fake_call(node, 1, "CANCEL k " NONCE_A "\r\n", "-NOTHELD not held\r\n");
-    close.session = node->conns[1].session;
-    expect_ok(hf_store_run(&node->store, 1000, &close, &result));
-    hf_fake_call(node, 1, "CANCEL k " NONCE_A "\r\n",
-                 "-INDOUBT the answer was lost; the change may have been made"
-                 "\r\n");
-    hold_key(node);
 }
 
 /* ---- Lists and watches --------------------------------------------------*/
@@ -426,14 +237,14 @@ static void a_watch_turns_the_connection_into_a_stream(void **state)
     struct hf_node *node = *state;
 
     hf_fake_call(node, 2, "WATCH k\r\n", ":0\r\n");
-    hold_key(node);
+    hf_plain_hold_key(node);
     hf_fake_expect(node, 2,
                    "*7\r\n$5\r\nevent\r\n:1\r\n$7\r\ngranted\r\n$1\r\nk\r\n"
                    ":1\r\n$12\r\nplain client\r\n:0\r\n");
     hf_fake_call(node, 1, "LOCK other 1000\r\n", "*3\r\n~");
     hf_fake_call(node, 2, "LOCK k 1\r\n", "-STATE UNWATCH first\r\n");
     hf_fake_call(node, 2, "PING\r\nUNWATCH\r\n", "+PONG\r\n+OK\r\n");
-    release_key(node);
+    hf_plain_release_key(node);
     hf_fake_expect(node, 2, "");
     hf_fake_call(node, 2, "WATCH k FROM 3\r\n",
                  ":3\r\n*7\r\n$5\r\nevent\r\n:3\r\n$8\r\nreleased\r\n~");
@@ -457,16 +268,19 @@ static void a_node_reports_about_itself(void **state)
     assert_true(contains(&node->conns[1].output, "connections_slow:0\r\n"));
     hf_fake_call(
         node, 2, "STATUS\r\n",
-        "$335\r\n{\"cluster\":\"636c7573746572206964656e74697479\",\"id\":1,"
+        "$387\r\n{\"cluster\":\"636c7573746572206964656e74697479\",\"id\":1,"
         "\"role\":\"leader\",\"leader\":1,\"term\":3,\"commit\":8,"
-        "\"applied\":7,\"held\":0,\"sessions\":0,\"clients\":3,\"nodes\":["
+        "\"applied\":7,\"first\":0,\"last\":0,"
+        "\"uncommitted_earlier_term\":false,"
+        "\"held\":0,\"sessions\":0,\"clients\":3,\"nodes\":["
         "{\"id\":1,\"address\":\"127.0.0.1:11\",\"peer_address\":"
         "\"127.0.0.1:1\",\"lag\":0,\"role\":\"leader\"},"
         "{\"id\":2,\"address\":\"127.0.0.1:12\",\"peer_address\":"
         "\"127.0.0.1:2\",\"lag\":5,\"role\":\"unreachable\"}]}\r\n");
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, hf_plain_set_up, hf_plain_tear_down)
 
 int main(void)
 {
@@ -484,15 +298,6 @@ int main(void)
         CASE(claims_are_looked_up_by_their_nonce),
         CASE(a_lock_is_not_answered_before_its_outcome),
         CASE(outcomes_without_a_result_are_errors),
-        CASE(a_blocked_lock_blocks_its_connection),
-        CASE(a_wait_ends_by_a_cancel),
-        CASE(a_late_grant_is_withdrawn),
-        CASE(a_closed_connection_withdraws_its_waiter),
-        CASE(a_closed_connection_abandons_what_was_not_sent),
-        CASE(a_grant_without_an_anchor_is_renewed),
-        CASE(a_lost_push_is_noticed),
-        CASE(a_renewal_in_doubt_makes_the_lock_older),
-        CASE(a_lost_session_is_replaced),
         CASE(lists_have_a_cursor),
         CASE(a_watch_turns_the_connection_into_a_stream),
         CASE(a_node_reports_about_itself),

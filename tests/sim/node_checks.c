@@ -218,7 +218,7 @@ static void check_request_limits(const struct sim_node *sim)
 static void check_output_limits(const struct sim_node *sim)
 {
     const struct hf_node *node = sim->node;
-    const struct hf_dlist *conns = &node->clients->conns;
+    const struct hf_dlist *conns = &node->clients->server.conns;
 
     check_limit(sim, count_links(&node->outbox.waiting), OUTBOX_MAX,
                 "messages that wait for a flush");
@@ -230,7 +230,7 @@ static void check_output_limits(const struct sim_node *sim)
                     "bytes on the way to a peer");
     for (struct hf_dlist *at = conns->next; at != conns; at = at->next)
         check_limit(sim,
-                    HF_CONTAINER(at, struct hf_conn, link)->output.size,
+                    HF_CONTAINER(at, struct hf_serve_conn, link)->output.size,
                     OUTPUT_MAX, "bytes for a client");
 }
 

@@ -1,20 +1,37 @@
-/* clients_op.c - requests of clients that wait for the replication half. */
+/* op.c - requests of clients that wait for the replication half. */
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "node/clients_state.h"
 
+bool hf_conn_may_keep(const struct hf_conn *conn, size_t size, bool is_lock)
+{
+    size_t max = is_lock ? HF_UNANSWERED_LOCK_MAX : HF_UNANSWERED_MAX;
+
+    return conn->clients->unanswered + size <= max ||
+           conn->unanswered + size <= HF_CLIENT_SCARCE;
+}
+
+void hf_conn_keep_bytes(struct hf_conn *conn, size_t size)
+{
+    conn->unanswered += size;
+    conn->clients->unanswered += size;
+}
+
+void hf_conn_drop_bytes(struct hf_conn *conn, size_t size)
+{
+    conn->unanswered -= size;
+    conn->clients->unanswered -= size;
+}
+
 enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
                       struct hf_op **op)
 {
     struct hf_clients *clients = conn->clients;
-    size_t max = is_lock ? HF_UNANSWERED_LOCK_MAX : HF_UNANSWERED_MAX;
     struct hf_op *made;
 
-    if (clients->unanswered + sizeof(*made) + bytes.size > max) {
-        clients->counters.requests_refused++;
+    if (!hf_conn_may_keep(conn, sizeof(*made) + bytes.size, is_lock))
         return HF_ELIMIT;
-    }
     made = malloc(sizeof(*made) + bytes.size);
     if (!made)
         return HF_ENOMEM;
@@ -22,7 +39,8 @@ enum hf_err hf_op_new(struct hf_conn *conn, struct hf_bytes bytes, bool is_lock,
     made->size = sizeof(*made) + bytes.size;
     hf_copy(made->bytes, bytes.data, bytes.size);
     made->request.command = (struct hf_bytes){made->bytes, bytes.size};
-    clients->unanswered += made->size;
+    hf_conn_keep_bytes(conn, made->size);
+    clients->server.work += HF_CLIENT_OP_WORK;
     hf_dlist_push_back(&conn->ops, &made->link);
     conn->op_count++;
     *op = made;
@@ -45,10 +63,13 @@ enum hf_err hf_op_new_read(struct hf_conn *conn,
 
 void hf_op_free(struct hf_op *op)
 {
-    op->clients->unanswered -= op->size;
     hf_dlist_remove(&op->link);
-    if (op->conn)
+    if (op->conn) {
+        hf_conn_drop_bytes(op->conn, op->size);
         op->conn->op_count--;
+    } else {
+        op->clients->unanswered -= op->size;
+    }
     free(op);
 }
 
@@ -58,13 +79,13 @@ static void on_request_done(struct hf_node_request *request,
     struct hf_op *op = HF_CONTAINER(request, struct hf_op, request);
     struct hf_conn *conn = op->conn;
 
-    if (conn && !conn->is_closing)
+    if (conn && !conn->serve.is_closing)
         op->done(op, outcome);
     if (!op->is_confirmed)
         hf_op_free(op);
     /* Requests that the reader keeps may be waiting for this op. */
-    if (conn && (conn->reader.size > 0 || conn->is_paused))
-        hf_conn_set_ready(conn);
+    if (conn)
+        hf_serve_conn_resume(&conn->serve);
 }
 
 enum hf_err hf_op_submit(struct hf_op *op, enum hf_node_request_kind kind,
@@ -88,7 +109,7 @@ enum hf_err hf_op_submit_command(struct hf_conn *conn,
                                  const struct hf_mux_request *mux,
                                  hf_op_done_fn *done)
 {
-    struct hf_buf *scratch = hf_clients_scratch(conn->clients);
+    struct hf_buf *scratch = hf_server_scratch(&conn->clients->server);
     bool is_lock = command->kind == HF_COMMAND_LOCK;
     struct hf_op *op;
     enum hf_err err;
@@ -121,6 +142,7 @@ void hf_op_close_session(struct hf_conn *conn)
         return;
     op = HF_CONTAINER(conn->ops.prev, struct hf_op, link);
     op->conn = NULL;
+    conn->unanswered -= op->size;
     conn->op_count--;
     hf_dlist_remove(&op->link);
     hf_dlist_push_back(&conn->clients->orphans, &op->link);
@@ -134,10 +156,33 @@ const char *hf_op_error_text(const struct hf_node_outcome *outcome)
     case HF_EINDOUBT:
         return "no leader answered in time; the change may have been made";
     case HF_ELIMIT:
-        return outcome->no_space
-                   ? "the disk of a node is full; unlock and renew still work"
+        if (outcome->no_space)
+            return "the disk of a node is full: free space on it; open "
+                   "sessions can unlock and renew";
+        return outcome->is_full
+                   ? "the lock table is full; unlock and force still work"
                    : "the leader has too many requests without an answer";
     default:
         return hf_err_text(outcome->err);
     }
+}
+
+const char *hf_op_refusal_text(enum hf_err err, enum hf_verb verb)
+{
+    if (err != HF_ELIMIT)
+        return hf_err_text(err);
+    switch (verb) {
+    case HF_VERB_WATCH:
+        return "this connection or this node has too many watches";
+    case HF_VERB_LIST:
+        return "too many lists are running";
+    default:
+        return "too many requests without a reply at this node";
+    }
+}
+
+const char *hf_op_open_text(enum hf_err err)
+{
+    return err == HF_ELIMIT ? "the cluster has too many sessions"
+                            : hf_err_text(err);
 }

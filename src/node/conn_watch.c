@@ -1,4 +1,4 @@
-/* clients_watch.c - WATCH: the events of keys that begin with a prefix.
+/* conn_watch.c - WATCH: the events of keys that begin with a prefix.
  *
  * A watch is a cursor into the history of the store, so a slow client takes no
  * memory for events: if it does not read, its cursor stays behind, and it gets
@@ -6,8 +6,6 @@
 #include <stdlib.h>
 
 #include "node/clients_state.h"
-
-#define EVENTS_PER_TURN 256 /* events that a watch reads at most in a turn */
 
 struct hf_conn_watch {
     struct hf_dlist link; /* in conn->watches */
@@ -18,11 +16,13 @@ struct hf_conn_watch {
     uint8_t key[]; /* the prefix, or the key if `exact` */
 };
 
+/* Among many watches, this takes longer than most requests do. */
 static struct hf_conn_watch *find_watch(const struct hf_conn *conn,
                                         uint64_t number)
 {
     struct hf_dlist *link = conn->watches.next;
 
+    conn->serve.server->work += conn->serve.watch_count / 16;
     for (; link != &conn->watches; link = link->next) {
         struct hf_conn_watch *watch =
             HF_CONTAINER(link, struct hf_conn_watch, link);
@@ -33,12 +33,19 @@ static struct hf_conn_watch *find_watch(const struct hf_conn *conn,
     return NULL;
 }
 
+static size_t watch_size(size_t key_size)
+{
+    return sizeof(struct hf_conn_watch) + key_size;
+}
+
 static void remove_watch(struct hf_conn *conn, struct hf_conn_watch *watch)
 {
+    conn->watch_bytes -= watch_size(watch->key_size);
+    conn->clients->watch_bytes -= watch_size(watch->key_size);
     hf_dlist_remove(&watch->link);
     free(watch);
-    conn->watch_count--;
-    if (conn->watch_count == 0)
+    conn->serve.watch_count--;
+    if (conn->serve.watch_count == 0)
         hf_dlist_remove(&conn->in_watching);
 }
 
@@ -52,19 +59,26 @@ static struct hf_history_cursor find_cursor(const struct hf_history *history,
     return hf_history_seek(history, from);
 }
 
+/* Returns true if the connection may have another watch of `size` bytes. */
+static bool may_watch(const struct hf_conn *conn, size_t size)
+{
+    return conn->serve.watch_count < HF_CLIENT_WATCHES_MAX &&
+           (conn->clients->watch_bytes + size <= HF_WATCHES_BYTES ||
+            conn->watch_bytes + size <= HF_CLIENT_SCARCE);
+}
+
 enum hf_err hf_conn_watch_add(struct hf_conn *conn,
                               const struct hf_mux_request *request)
 {
     const struct hf_store *store = hf_conn_store(conn);
+    size_t size = watch_size(request->key.size);
     struct hf_conn_watch *watch;
 
     if (find_watch(conn, request->watch))
         return HF_EINVAL;
-    if (conn->watch_count == HF_CLIENT_WATCHES_MAX) {
-        conn->clients->counters.requests_refused++;
+    if (!may_watch(conn, size))
         return HF_ELIMIT;
-    }
-    watch = malloc(sizeof(*watch) + request->key.size);
+    watch = malloc(size);
     if (!watch)
         return HF_ENOMEM;
     *watch = (struct hf_conn_watch){
@@ -74,10 +88,13 @@ enum hf_err hf_conn_watch_add(struct hf_conn *conn,
         .key_size = request->key.size,
     };
     hf_copy(watch->key, request->key.data, request->key.size);
+    conn->watch_bytes += size;
+    conn->clients->watch_bytes += size;
     hf_dlist_push_back(&conn->watches, &watch->link);
-    if (conn->watch_count++ == 0)
+    if (conn->serve.watch_count++ == 0)
         hf_dlist_push_back(&conn->clients->watching, &conn->in_watching);
-    hf_conn_set_ready(conn); /* there may be events to send already */
+    /* There may be events to send already. */
+    hf_serve_conn_set_streaming(&conn->serve);
     return HF_OK;
 }
 
@@ -125,31 +142,35 @@ static void write_event(struct hf_conn *conn, const struct hf_conn_watch *watch,
                         const struct hf_event *event)
 {
     struct hf_clients *clients = conn->clients;
-    struct hf_buf *scratch = hf_clients_scratch(clients);
+    struct hf_buf *scratch = hf_server_scratch(&clients->server);
     struct hf_mux_push push = {
         .kind = HF_MUX_PUSH_EVENT,
         .watch = watch->number,
     };
 
-    clients->counters.events++;
-    clients->counters.events_dropped += event->kind == HF_EVENT_DROPPED;
-    if (!conn->is_mux) {
-        write_plain_event(&conn->output, event);
+    clients->server.counters.events++;
+    clients->server.counters.events_dropped += event->kind == HF_EVENT_DROPPED;
+    if (!conn->serve.is_mux) {
+        write_plain_event(&conn->serve.output, event);
         return;
     }
     hf_protocol_encode_event(event, scratch);
-    conn->output.failed |= scratch->failed;
+    conn->serve.output.failed |= scratch->failed;
     push.event = (struct hf_bytes){scratch->data, scratch->size};
-    hf_mux_push_encode(&push, &conn->output);
+    hf_mux_push_encode(&push, &conn->serve.output);
 }
 
-/* Returns true if there may be more events to write. */
-static bool continue_watch(struct hf_conn *conn, struct hf_conn_watch *watch)
+/* Returns true if there may be more events to write. Adds the events that were
+ * read to `*work`. */
+static bool continue_watch(struct hf_conn *conn, struct hf_conn_watch *watch,
+                           unsigned *work)
 {
     const struct hf_history *history = &hf_conn_store(conn)->history;
     struct hf_event event;
 
-    for (int i = 0; i < EVENTS_PER_TURN && hf_conn_has_room(conn); i++) {
+    for (int i = 0;
+         i < HF_CLIENT_WORK_PART && hf_serve_conn_has_room(&conn->serve); i++) {
+        ++*work;
         if (!hf_history_read(history, &watch->cursor, &event))
             return false;
         if (is_key_watched(watch, &event))
@@ -158,29 +179,29 @@ static bool continue_watch(struct hf_conn *conn, struct hf_conn_watch *watch)
     return true;
 }
 
-/* The watch that used up the room goes to the end of the list: otherwise the
- * first watch could starve the others. */
-void hf_conn_watch_continue(struct hf_conn *conn)
+/* A watch that was continued goes to the end of the list: otherwise the first
+ * watches could starve the others. */
+unsigned hf_conn_watch_continue(struct hf_conn *conn, unsigned max)
 {
-    struct hf_dlist *link = conn->watches.next;
-    size_t before = conn->output.size;
+    size_t before = conn->serve.output.size;
+    uint32_t visits = 0;
+    unsigned work = 0;
     bool more = false;
 
-    while (link != &conn->watches && hf_conn_has_room(conn)) {
-        struct hf_conn_watch *watch =
-            HF_CONTAINER(link, struct hf_conn_watch, link);
+    for (; visits < conn->serve.watch_count && work < max &&
+           hf_serve_conn_has_room(&conn->serve);
+         visits++) {
+        struct hf_dlist *link = hf_dlist_take(&conn->watches);
 
-        link = link->next;
-        more |= continue_watch(conn, watch);
-        if (!hf_conn_has_room(conn)) {
-            hf_dlist_remove(&watch->link);
-            hf_dlist_push_back(&conn->watches, &watch->link);
-        }
+        hf_dlist_push_back(&conn->watches, link);
+        more |= continue_watch(
+            conn, HF_CONTAINER(link, struct hf_conn_watch, link), &work);
     }
-    if (conn->output.size > before)
-        hf_conn_wrote(conn);
-    if (more || link != &conn->watches)
-        hf_conn_set_streaming(conn);
+    if (conn->serve.output.size > before)
+        hf_serve_conn_wrote(&conn->serve);
+    if (more || visits < conn->serve.watch_count)
+        hf_serve_conn_set_streaming(&conn->serve);
+    return work;
 }
 
 void hf_conn_watch_on_restored(struct hf_conn *conn)
@@ -193,6 +214,6 @@ void hf_conn_watch_on_restored(struct hf_conn *conn)
             HF_CONTAINER(link, struct hf_conn_watch, link);
 
         watch->cursor = hf_history_seek(history, watch->cursor.index);
-        hf_conn_set_ready(conn);
+        hf_serve_conn_set_streaming(&conn->serve);
     }
 }

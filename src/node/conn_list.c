@@ -1,8 +1,8 @@
-/* clients_list.c - LIST: the held keys that begin with a prefix, in pages.
+/* conn_list.c - LIST: the held keys that begin with a prefix, in pages.
  *
- * A list visits the keys in order of their tokens, HF_LIST_STEP_KEYS per turn,
- * and only while the connection has room for output: a long list delays nobody,
- * and a client that does not read its list takes little memory. */
+ * A list visits the keys in order of their tokens, in parts, and only while the
+ * connection has room for output. So a long list delays no other client, and a
+ * client that does not read its list takes little memory. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -24,7 +24,7 @@ struct hf_conn_list {
 enum list_step {
     STEP_DONE, /* there are no more keys */
     STEP_PAGE, /* the page is full, or has all keys that are wanted */
-    STEP_MORE, /* the rest is left to the next turn */
+    STEP_MORE, /* the limit of this step is reached */
 };
 
 static void end_list(struct hf_conn *conn, struct hf_conn_list *list)
@@ -32,6 +32,7 @@ static void end_list(struct hf_conn *conn, struct hf_conn_list *list)
     hf_table_walk_end(&list->walk);
     hf_dlist_remove(&list->link);
     conn->list_count--;
+    conn->clients->list_count--;
     hf_buf_fini(&list->page);
     free(list);
 }
@@ -39,11 +40,16 @@ static void end_list(struct hf_conn *conn, struct hf_conn_list *list)
 static void fail_listing(struct hf_conn *conn, struct hf_conn_list *list,
                          enum hf_err err, const char *text)
 {
-    if (conn->is_mux)
-        hf_conn_reply_mux_error(conn, list->id, err, text);
+    if (conn->serve.is_mux)
+        hf_serve_reply_mux_error(&conn->serve, list->id, err, text);
     else
-        hf_conn_reply_error(conn, err, text);
+        hf_serve_reply_error(&conn->serve, err, text);
     end_list(conn, list);
+}
+
+static uint32_t lists_max(const struct hf_clients *clients)
+{
+    return clients->list_count < HF_LISTS_MAX ? HF_CLIENT_LISTS_MAX : 1;
 }
 
 enum hf_err hf_conn_list_start(struct hf_conn *conn,
@@ -52,24 +58,24 @@ enum hf_err hf_conn_list_start(struct hf_conn *conn,
     struct hf_key prefix = request->key;
     struct hf_conn_list *list;
 
-    if (conn->list_count == HF_CLIENT_LISTS_MAX) {
-        conn->clients->counters.requests_refused++;
+    if (conn->list_count >= lists_max(conn->clients))
         return HF_ELIMIT;
-    }
     list = malloc(sizeof(*list) + prefix.size);
     if (!list)
         return HF_ENOMEM;
     *list = (struct hf_conn_list){
         .id = request->id,
-        .after = conn->is_mux ? 0 : HF_LIST_AFTER(request),
-        .count = conn->is_mux ? UINT32_MAX : HF_LIST_COUNT(request),
+        .after = conn->serve.is_mux ? 0 : HF_LIST_AFTER(request),
+        .count = conn->serve.is_mux ? UINT32_MAX : HF_LIST_COUNT(request),
         .key_size = prefix.size,
     };
     hf_copy(list->key, prefix.data, prefix.size);
     hf_table_walk_begin(&hf_conn_store(conn)->table, &list->walk);
+    hf_list_cursors_take(&conn->clients->cursors, &list->walk, list->after);
     hf_dlist_push_back(&conn->lists, &list->link);
     conn->list_count++;
-    hf_conn_set_ready(conn);
+    conn->clients->list_count++;
+    hf_serve_conn_set_streaming(&conn->serve);
     return HF_OK;
 }
 
@@ -85,14 +91,14 @@ static bool is_listed(const struct hf_conn_list *list,
 static void add_to_page(struct hf_conn *conn, struct hf_conn_list *list,
                         const struct hf_hold *hold)
 {
-    struct hf_buf *scratch = hf_clients_scratch(conn->clients);
+    struct hf_buf *scratch = hf_server_scratch(&conn->clients->server);
     char note[HF_NOTE_MAX + 1];
     struct hf_info info =
-        hf_conn_read_info(hf_conn_store(conn), hf_conn_now(conn), hold, note);
+        hf_store_info(hf_conn_store(conn), hf_conn_now(conn), hold, note);
 
     list->page_count++;
     list->count--;
-    if (!conn->is_mux) {
+    if (!conn->serve.is_mux) {
         list->after = hold->token;
         hf_conn_read_write_pairs(&list->page, &info);
         return;
@@ -102,11 +108,13 @@ static void add_to_page(struct hf_conn *conn, struct hf_conn_list *list,
     hf_resp_write_bulk(&list->page, scratch->data, scratch->size);
 }
 
-static enum list_step fill_page(struct hf_conn *conn, struct hf_conn_list *list)
+/* Visit at most `max` keys; `*work` counts them. */
+static enum list_step fill_page(struct hf_conn *conn, struct hf_conn_list *list,
+                                unsigned max, unsigned *work)
 {
     const struct hf_table *table = &hf_conn_store(conn)->table;
 
-    for (unsigned visited = 0; visited < HF_LIST_STEP_KEYS; visited++) {
+    for (unsigned visited = 0; visited < max; visited++, (*work)++) {
         const struct hf_hold *hold;
 
         if (list->count == 0 || list->page_count == HF_LIST_PAGE_KEYS ||
@@ -129,9 +137,9 @@ static void send_page(struct hf_conn *conn, struct hf_conn_list *list,
         .index = hf_conn_store(conn)->table.index,
         .more = more,
     };
-    struct hf_buf *output = &conn->output;
+    struct hf_buf *output = &conn->serve.output;
 
-    if (conn->is_mux) {
+    if (conn->serve.is_mux) {
         hf_mux_reply_encode_infos(&reply, HF_VERB_LIST, list->page_count,
                                   output);
     } else {
@@ -141,38 +149,48 @@ static void send_page(struct hf_conn *conn, struct hf_conn_list *list,
     hf_buf_raw(output, list->page.data, list->page.size);
     list->page.size = 0;
     list->page_count = 0;
-    hf_conn_wrote(conn);
+    hf_serve_conn_wrote(&conn->serve);
 }
 
 /* A plain LIST ends with its first page; the client has to send another LIST
- * for the next one. */
-static void continue_listing(struct hf_conn *conn, struct hf_conn_list *list)
+ * for the next one. Returns the work, see hf_conn_list_continue(). */
+static unsigned continue_listing(struct hf_conn *conn,
+                                 struct hf_conn_list *list, unsigned max)
 {
-    enum list_step step = fill_page(conn, list);
+    unsigned work = 1;
+    enum list_step step = fill_page(conn, list, max, &work);
 
     if (list->page.failed) {
         fail_listing(conn, list, HF_ENOMEM, NULL);
-    } else if (step == STEP_DONE || (step == STEP_PAGE && !conn->is_mux)) {
+    } else if (step == STEP_DONE ||
+               (step == STEP_PAGE && !conn->serve.is_mux)) {
         send_page(conn, list, step == STEP_PAGE);
+        if (step == STEP_PAGE)
+            hf_list_cursors_keep(&conn->clients->cursors,
+                                 &hf_conn_store(conn)->table, &list->walk,
+                                 list->after);
         end_list(conn, list);
     } else if (step == STEP_PAGE) {
         send_page(conn, list, true);
     }
+    return work;
 }
 
-void hf_conn_list_continue(struct hf_conn *conn)
+unsigned hf_conn_list_continue(struct hf_conn *conn, unsigned max)
 {
-    struct hf_dlist *link = conn->lists.next;
+    struct hf_dlist *link;
+    unsigned work = 0;
 
-    while (link != &conn->lists && hf_conn_has_room(conn)) {
-        struct hf_conn_list *list =
-            HF_CONTAINER(link, struct hf_conn_list, link);
-
-        link = link->next;
-        continue_listing(conn, list);
+    while (work < max && hf_serve_conn_has_room(&conn->serve) &&
+           (link = hf_dlist_take(&conn->lists))) {
+        hf_dlist_push_back(&conn->lists, link);
+        work += continue_listing(conn,
+                                 HF_CONTAINER(link, struct hf_conn_list, link),
+                                 HF_CLIENT_WORK_PART);
     }
     if (conn->list_count > 0)
-        hf_conn_set_streaming(conn);
+        hf_serve_conn_set_streaming(&conn->serve);
+    return work;
 }
 
 void hf_conn_list_on_restored(struct hf_conn *conn)

@@ -1,28 +1,5 @@
-/* clients_read.c - READ and LOOKUP, from this node's table. */
+/* conn_read.c - READ and LOOKUP, from this node's table. */
 #include "node/clients_state.h"
-
-struct hf_info hf_conn_read_info(const struct hf_store *store, hf_time now,
-                                 const struct hf_hold *hold,
-                                 char note[HF_NOTE_MAX + 1])
-{
-    struct hf_bytes bytes = hf_hold_note(hold);
-
-    hf_copy(note, bytes.data, bytes.size);
-    note[bytes.size] = '\0';
-    return (struct hf_info){
-        .key = hf_hold_key(hold),
-        .held = true,
-        .forced = hold->forced,
-        .token = hold->token,
-        .held_ms = hf_time_left(now, hold->since),
-        .left_ms = hf_time_left(hf_store_deadline(store, hold), now),
-        .waiters = hold->waiters,
-        .value = hf_hold_value(hold),
-        .owner = hold->session->label,
-        .note = note,
-        .index = store->table.index,
-    };
-}
 
 _Static_assert((int)HF_CLAIM_UNKNOWN == (int)HF_LOOKUP_UNKNOWN, "UNKNOWN");
 _Static_assert((int)HF_CLAIM_QUEUED == (int)HF_LOOKUP_QUEUED, "QUEUED");
@@ -42,17 +19,17 @@ static void reply_lookup(struct hf_conn *conn,
         .generation = found.generation,
         .position = found.position,
     };
-    struct hf_buf *output = &conn->output;
+    struct hf_buf *output = &conn->serve.output;
 
-    if (conn->is_mux) {
-        hf_conn_reply_mux(conn, &reply, HF_VERB_LOOKUP);
+    if (conn->serve.is_mux) {
+        hf_serve_reply_mux(&conn->serve, &reply, HF_VERB_LOOKUP);
         return;
     }
     hf_resp_write_array(output, 3);
     hf_resp_write_text(output, hf_protocol_claim_name(reply.state));
     hf_resp_write_integer(output, (int64_t)reply.token);
     hf_resp_write_integer(output, reply.position);
-    hf_conn_wrote(conn);
+    hf_serve_conn_wrote(&conn->serve);
 }
 
 static void write_pair(struct hf_buf *buf, const char *name, uint64_t number)
@@ -93,7 +70,7 @@ static void reply_read(struct hf_conn *conn,
         .index = store->table.index,
     };
     char note[HF_NOTE_MAX + 1];
-    struct hf_buf *scratch = hf_clients_scratch(conn->clients);
+    struct hf_buf *scratch = hf_server_scratch(&conn->clients->server);
     struct hf_info info = {
         .key = request->key,
         .owner = "",
@@ -102,17 +79,17 @@ static void reply_read(struct hf_conn *conn,
     };
 
     if (hold)
-        info = hf_conn_read_info(store, hf_conn_now(conn), hold, note);
-    if (!conn->is_mux) {
-        hf_conn_read_write_pairs(&conn->output, &info);
-        hf_conn_wrote(conn);
+        info = hf_store_info(store, hf_conn_now(conn), hold, note);
+    if (!conn->serve.is_mux) {
+        hf_conn_read_write_pairs(&conn->serve.output, &info);
+        hf_serve_conn_wrote(&conn->serve);
         return;
     }
     hf_protocol_encode_info(&info, scratch);
-    conn->output.failed |= scratch->failed;
-    hf_mux_reply_encode_infos(&reply, HF_VERB_READ, 1, &conn->output);
-    hf_resp_write_bulk(&conn->output, scratch->data, scratch->size);
-    hf_conn_wrote(conn);
+    conn->serve.output.failed |= scratch->failed;
+    hf_mux_reply_encode_infos(&reply, HF_VERB_READ, 1, &conn->serve.output);
+    hf_resp_write_bulk(&conn->serve.output, scratch->data, scratch->size);
+    hf_serve_conn_wrote(&conn->serve);
 }
 
 void hf_conn_read_reply(struct hf_conn *conn,
@@ -127,6 +104,7 @@ void hf_conn_read_reply(struct hf_conn *conn,
 static void execute_read(struct hf_conn *conn,
                          const struct hf_mux_request *request)
 {
+    const char *text;
     enum hf_err err;
 
     if (request->verb != HF_VERB_LIST) {
@@ -134,37 +112,41 @@ static void execute_read(struct hf_conn *conn,
         return;
     }
     err = hf_conn_list_start(conn, request);
-    if (err && conn->is_mux)
-        hf_conn_reply_mux_error(conn, request->id, err, NULL);
+    text = hf_op_refusal_text(err, HF_VERB_LIST);
+    if (err && conn->serve.is_mux)
+        hf_serve_reply_mux_error(&conn->serve, request->id, err, text);
     else if (err)
-        hf_conn_reply_error(conn, err, NULL);
+        hf_serve_reply_error(&conn->serve, err, text);
 }
 
+/* A round of ReadIndex may confirm the reads of many connections at once, so
+ * they take turns, as LISTs do. */
 void hf_conn_read_confirmed(struct hf_op *op)
 {
     struct hf_conn *conn = op->conn;
 
-    if (hf_conn_has_room(conn)) {
-        execute_read(conn, &op->mux);
-        return;
-    }
     op->is_confirmed = true;
     hf_dlist_remove(&op->link);
     hf_dlist_push_back(&conn->confirmed, &op->link);
-    hf_conn_set_streaming(conn);
+    hf_serve_conn_set_streaming(&conn->serve);
 }
 
-void hf_conn_read_continue(struct hf_conn *conn)
+unsigned hf_conn_read_continue(struct hf_conn *conn, unsigned max)
 {
-    struct hf_dlist *link = hf_dlist_first(&conn->confirmed);
+    size_t before = conn->serve.output.size;
+    unsigned work = 0;
+    struct hf_dlist *link;
 
-    for (; link && hf_conn_has_room(conn);
-         link = hf_dlist_first(&conn->confirmed)) {
+    while (work < max && hf_serve_conn_has_room(&conn->serve) &&
+           (link = hf_dlist_first(&conn->confirmed))) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
 
         execute_read(conn, &op->mux);
         hf_op_free(op);
+        work += 1 + (unsigned)((conn->serve.output.size - before) / 64);
+        before = conn->serve.output.size;
     }
-    if (link)
-        hf_conn_set_streaming(conn);
+    if (!hf_dlist_is_empty(&conn->confirmed))
+        hf_serve_conn_set_streaming(&conn->serve);
+    return work;
 }

@@ -1,31 +1,7 @@
-/* clients_mux.c - the requests of MUX mode. */
+/* conn_mux.c - the requests of MUX mode. */
 #include "node/clients_state.h"
 
 /* ---- Replies ------------------------------------------------------------*/
-
-void hf_conn_reply_mux(struct hf_conn *conn, const struct hf_mux_reply *reply,
-                       enum hf_verb verb)
-{
-    hf_mux_reply_encode(reply, verb, &conn->output);
-    hf_conn_wrote(conn);
-}
-
-void hf_conn_reply_mux_error(struct hf_conn *conn, uint64_t id, enum hf_err err,
-                             const char *text)
-{
-    const struct hf_mux_reply reply = {
-        .id = id,
-        .err = err,
-        .text = hf_bytes_of(text),
-    };
-
-    hf_conn_reply_mux(conn, &reply, HF_VERB_COUNT);
-}
-
-static void reply_done(struct hf_conn *conn, uint64_t id)
-{
-    hf_conn_reply_mux(conn, &(struct hf_mux_reply){.id = id}, HF_VERB_PING);
-}
 
 /* Returns true if the outcome is an error, after replying with it. */
 static bool reply_outcome_error(const struct hf_op *op,
@@ -41,7 +17,21 @@ static bool reply_outcome_error(const struct hf_op *op,
 
     if (!outcome->err)
         return false;
-    hf_conn_reply_mux(op->conn, &reply, op->mux.verb);
+    hf_serve_reply_mux(&op->conn->serve, &reply, op->mux.verb);
+    return true;
+}
+
+/* The same for a command that the node has made: its result may be an error,
+ * too. */
+static bool reply_command_error(const struct hf_op *op,
+                                const struct hf_node_outcome *outcome)
+{
+    if (reply_outcome_error(op, outcome))
+        return true;
+    if (!outcome->result.err)
+        return false;
+    hf_serve_reply_mux_error(&op->conn->serve, op->mux.id, outcome->result.err,
+                             NULL);
     return true;
 }
 
@@ -51,15 +41,15 @@ static void attach_session(struct hf_conn *conn, uint64_t session,
                            const struct hf_mux_request *request)
 {
     const struct hf_mux_reply reply = {.id = request->id, .session = session};
-    enum hf_err err =
-        hf_attachments_add(conn->clients->opts.node, session, conn->number);
+    enum hf_err err = hf_attachments_add(conn->clients->opts.node, session,
+                                         conn->serve.number);
 
     if (err) {
-        hf_conn_reply_mux_error(conn, request->id, err, NULL);
+        hf_serve_reply_mux_error(&conn->serve, request->id, err, NULL);
         return;
     }
     conn->session = session;
-    hf_conn_reply_mux(conn, &reply, request->verb);
+    hf_serve_reply_mux(&conn->serve, &reply, request->verb);
 }
 
 static void on_mux_session_opened(struct hf_op *op,
@@ -69,8 +59,9 @@ static void on_mux_session_opened(struct hf_op *op,
     if (reply_outcome_error(op, outcome))
         return;
     if (outcome->result.err)
-        hf_conn_reply_mux_error(op->conn, op->mux.id, outcome->result.err,
-                                NULL);
+        hf_serve_reply_mux_error(&op->conn->serve, op->mux.id,
+                                 outcome->result.err,
+                                 hf_op_open_text(outcome->result.err));
     else
         attach_session(op->conn, outcome->result.session, &op->mux);
 }
@@ -105,7 +96,7 @@ static void reply_gone(struct hf_conn *conn, uint64_t id)
         .text = hf_bytes_of("there is no such session"),
     };
 
-    hf_conn_reply_mux(conn, &reply, HF_VERB_ATTACH);
+    hf_serve_reply_mux(&conn->serve, &reply, HF_VERB_ATTACH);
 }
 
 static void on_attach_read(struct hf_op *op,
@@ -137,8 +128,8 @@ static enum hf_err submit_read(struct hf_conn *conn,
  * it meanwhile, its commands are answered with HF_EINDOUBT. A session that this
  * node does not know may still exist, because the node may be behind, so a
  * READ_INDEX comes first. */
-static enum hf_err attach(struct hf_conn *conn,
-                          const struct hf_mux_request *request)
+static enum hf_err begin_attach(struct hf_conn *conn,
+                                const struct hf_mux_request *request)
 {
     if (!is_session_here(conn, request))
         return submit_read(conn, request, on_attach_read);
@@ -148,32 +139,27 @@ static enum hf_err attach(struct hf_conn *conn,
 
 /* Open or attach a session. Returns HF_ESTATE if the connection has a session,
  * or if an OPEN or ATTACH is unanswered. */
-static enum hf_err find_attached_session(struct hf_conn *conn,
-                                         const struct hf_mux_request *request)
+static enum hf_err begin_session(struct hf_conn *conn,
+                                 const struct hf_mux_request *request)
 {
     enum hf_err err;
 
     if (conn->session != 0 || conn->is_attaching)
         return HF_ESTATE;
     err = request->verb == HF_VERB_OPEN ? open_mux_session(conn, request)
-                                        : attach(conn, request);
+                                        : begin_attach(conn, request);
     conn->is_attaching = !err && conn->session == 0;
     return err;
 }
 
 static void on_detached(struct hf_op *op, const struct hf_node_outcome *outcome)
 {
-    if (reply_outcome_error(op, outcome))
-        return;
-    if (outcome->result.err)
-        hf_conn_reply_mux_error(op->conn, op->mux.id, outcome->result.err,
-                                NULL);
-    else
-        reply_done(op->conn, op->mux.id);
+    if (!reply_command_error(op, outcome))
+        hf_serve_reply_mux_done(&op->conn->serve, op->mux.id);
 }
 
-static enum hf_err detach(struct hf_conn *conn,
-                          const struct hf_mux_request *request)
+static enum hf_err detach_session(struct hf_conn *conn,
+                                  const struct hf_mux_request *request)
 {
     const struct hf_command close = {
         .kind = HF_COMMAND_CLOSE,
@@ -184,7 +170,8 @@ static enum hf_err detach(struct hf_conn *conn,
 
     if (err)
         return err;
-    hf_attachments_remove(conn->clients->opts.node, conn->session, conn->number);
+    hf_attachments_remove(conn->clients->opts.node, conn->session,
+                          conn->serve.number);
     conn->session = 0;
     return HF_OK;
 }
@@ -194,7 +181,7 @@ static enum hf_err detach(struct hf_conn *conn,
 static void on_mux_command_done(struct hf_op *op,
                                 const struct hf_node_outcome *outcome)
 {
-    struct hf_buf *scratch = hf_clients_scratch(op->clients);
+    struct hf_buf *scratch = hf_server_scratch(&op->clients->server);
     struct hf_mux_reply reply = {
         .id = op->mux.id,
         .age_ms = outcome->age_ms,
@@ -203,10 +190,11 @@ static void on_mux_command_done(struct hf_op *op,
 
     if (reply_outcome_error(op, outcome))
         return;
+    hf_serve_conn_count_error(&op->conn->serve, outcome->result.err);
     hf_command_encode_result(&outcome->result, scratch);
-    op->conn->output.failed |= scratch->failed;
+    op->conn->serve.output.failed |= scratch->failed;
     reply.result = (struct hf_bytes){scratch->data, scratch->size};
-    hf_conn_reply_mux(op->conn, &reply, HF_VERB_DO);
+    hf_serve_reply_mux(&op->conn->serve, &reply, HF_VERB_DO);
 }
 
 /* Returns true for the commands that a client may send with DO. The others are
@@ -267,7 +255,7 @@ static enum hf_err lookup_state(struct hf_conn *conn,
 
     if (request->linearizable)
         return submit_read(conn, request, on_mux_read_confirmed);
-    if (hf_conn_has_room(conn)) {
+    if (hf_serve_conn_has_room(&conn->serve)) {
         hf_conn_read_reply(conn, request);
         return HF_OK;
     }
@@ -295,24 +283,11 @@ static enum hf_err watch_keys(struct hf_conn *conn,
     enum hf_err err = hf_conn_watch_add(conn, request);
 
     if (!err)
-        hf_conn_reply_mux(conn, &reply, HF_VERB_WATCH);
+        hf_serve_reply_mux(&conn->serve, &reply, HF_VERB_WATCH);
     return err;
 }
 
 /* ---- Requests -----------------------------------------------------------*/
-
-static enum hf_err reply_status(struct hf_conn *conn, uint64_t id)
-{
-    struct hf_buf *scratch = hf_clients_scratch(conn->clients);
-    struct hf_mux_reply reply = {.id = id};
-
-    hf_report_status(conn->clients, scratch);
-    if (scratch->failed)
-        return HF_ENOMEM;
-    reply.result = (struct hf_bytes){scratch->data, scratch->size};
-    hf_conn_reply_mux(conn, &reply, HF_VERB_STATUS);
-    return HF_OK;
-}
 
 static enum hf_err execute_request(struct hf_conn *conn,
                                    const struct hf_mux_request *request)
@@ -320,9 +295,9 @@ static enum hf_err execute_request(struct hf_conn *conn,
     switch (request->verb) {
     case HF_VERB_OPEN:
     case HF_VERB_ATTACH:
-        return find_attached_session(conn, request);
+        return begin_session(conn, request);
     case HF_VERB_DETACH:
-        return conn->session ? detach(conn, request) : HF_ESTATE;
+        return conn->session ? detach_session(conn, request) : HF_ESTATE;
     case HF_VERB_DO:
         return do_command(conn, request);
     case HF_VERB_LOOKUP:
@@ -332,52 +307,40 @@ static enum hf_err execute_request(struct hf_conn *conn,
         return list_keys(conn, request);
     case HF_VERB_WATCH:
         return watch_keys(conn, request);
-    case HF_VERB_UNWATCH:
+    case HF_VERB_QUORUM:
+        return HF_EUNSUPPORTED;
+    default: /* UNWATCH */
         hf_conn_watch_remove(conn, request->watch);
-        reply_done(conn, request->id);
-        return HF_OK;
-    case HF_VERB_STATUS:
-        return reply_status(conn, request->id);
-    default:
-        reply_done(conn, request->id);
+        hf_serve_reply_mux_done(&conn->serve, request->id);
         return HF_OK;
     }
 }
 
-static const char *refusal_text(enum hf_err err)
+static const char *refusal_text(enum hf_err err,
+                                const struct hf_mux_request *request)
 {
     switch (err) {
     case HF_EDENIED:
         return "this command is for nodes only";
     case HF_ESTATE:
-        return "a connection has one session, and sends its commands only";
+        return "first OPEN or ATTACH one session, then send only its commands";
     case HF_EUNSUPPORTED:
+        if (request->verb == HF_VERB_QUORUM)
+            return "this node serves raft: and has no masters";
         return "the command has a version that this node does not know";
-    case HF_ELIMIT:
-        return "too many requests without a reply at this node";
     default:
-        return hf_err_text(err);
+        /* A linearizable request has not become more than a READ_INDEX. */
+        return hf_op_refusal_text(err, request->linearizable ? HF_VERB_READ
+                                                             : request->verb);
     }
 }
 
-void hf_conn_handle_mux(struct hf_conn *conn,
-                        const struct hf_resp_message *message)
+void hf_conn_execute_mux(struct hf_serve_conn *serve,
+                         const struct hf_mux_request *request)
 {
-    struct hf_mux_request request;
-    const char *cause;
-    enum hf_err err = hf_mux_request_decode(&request, message, &cause);
+    enum hf_err err = execute_request(hf_conn_of(serve), request);
 
-    if (err && request.id == 0) {
-        conn->clients->counters.connections_broken++;
-        hf_conn_reply_error(conn, err, cause);
-        hf_conn_close(conn);
-        return;
-    }
-    if (err) {
-        hf_conn_reply_mux_error(conn, request.id, err, cause);
-        return;
-    }
-    err = execute_request(conn, &request);
     if (err)
-        hf_conn_reply_mux_error(conn, request.id, err, refusal_text(err));
+        hf_serve_reply_mux_error(serve, request->id, err,
+                                 refusal_text(err, request));
 }
