@@ -216,7 +216,7 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
 
 /* ---- Errors -------------------------------------------------------------*/
 
-/* Conformance rows GO-29, MM-01 and MS-09. */
+/* GO-29, MM-01, MS-09 */
 static void an_option_out_of_range_is_named(void)
 {
     struct hf_client *client = suite_open();

@@ -20,8 +20,13 @@ static void read_returns_the_state_of_a_key(void)
     opts.note = "nightly report";
     opts.value = hf_bytes_of("v");
     expect_ok(recorded_acquire(holder, key, &opts, &lock));
-    suite_sleep(30);
     expect_ok(recorded_read(other, key, &info));
+    /* A server that executes the LOCK later than another counts from then. */
+    while (info.held && info.held_ms < 30) {
+        hf_info_fini(&info);
+        suite_sleep(30);
+        expect_ok(recorded_read(other, key, &info));
+    }
 
     assert_true(info.held);
     assert_false(info.forced);

@@ -145,7 +145,7 @@ static void second_release_of_a_handle_is_a_state_error(void)
     suite_close(client);
 }
 
-/* Conformance rows MJ-04, MM-09 and MS-10. */
+/* MJ-04, MM-09, MS-10 */
 static void late_unlock_never_frees_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();

@@ -1,7 +1,6 @@
 #include "conformance/strategies.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "lib/cluster.h"
 #include "lib/folder.h"
@@ -35,9 +34,10 @@ static bool file_start(void)
     return hf_test_folder_make(folder);
 }
 
-static void file_stop(void)
+static bool file_stop(void)
 {
     (void)hf_test_folder_remove(folder);
+    return true;
 }
 
 static void file_url(char url[URL_SIZE], const char *unique)
@@ -45,53 +45,87 @@ static void file_url(char url[URL_SIZE], const char *unique)
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
 }
 
-/* The keys of a cluster have no name spaces, so each case has a cluster of its
- * own, which ends with the process of the case. */
-static char cluster_folder[] = HF_TEST_FOLDER;
+/* All cases share a cluster: a case uses only keys that begin with its name. */
+struct shared_cluster {
+    struct hf_test_cluster cluster;
+    char folder[sizeof(HF_TEST_FOLDER)];
+};
+
+static struct shared_cluster one = {.folder = HF_TEST_FOLDER},
+                             three = {.folder = HF_TEST_FOLDER},
+                             five = {.folder = HF_TEST_FOLDER};
+
+static bool start_cluster(struct shared_cluster *shared, unsigned count)
+{
+    return !hf_test_cluster_found() ||
+           (hf_test_folder_make(shared->folder) &&
+            hf_test_cluster_start(&shared->cluster, shared->folder, count));
+}
+
+static bool stop_cluster(struct shared_cluster *shared)
+{
+    bool sound = hf_test_cluster_stop(&shared->cluster);
+
+    (void)hf_test_folder_remove(shared->folder);
+    return sound;
+}
+
+static void cluster_url(const struct shared_cluster *shared, char url[URL_SIZE],
+                        const char *options)
+{
+    if (shared->cluster.count == 0)
+        hf_test_skip(HF_TEST_CLUSTER_NONE);
+    hf_test_cluster_url(&shared->cluster, url, URL_SIZE, options);
+}
 
 static bool raft_start(void)
 {
-    (void)snprintf(cluster_folder, sizeof(cluster_folder), "%s",
-                   HF_TEST_FOLDER);
-    return hf_test_folder_make(cluster_folder);
+    return start_cluster(&three, 3);
 }
 
-static void raft_stop(void)
+static bool raft_stop(void)
 {
-    (void)hf_test_folder_remove(cluster_folder);
-}
-
-static void cluster_url(char url[URL_SIZE], const char *unique, unsigned count,
-                        const char *options)
-{
-    static struct hf_test_cluster cluster;
-    char case_folder[100];
-
-    if (!hf_test_cluster_found())
-        hf_test_skip(HF_TEST_CLUSTER_NONE);
-    (void)snprintf(case_folder, sizeof(case_folder), "%s/%.60s", cluster_folder,
-                   unique);
-    if (mkdir(case_folder, 0700) ||
-        !hf_test_cluster_start(&cluster, case_folder, count))
-        fail_msg("the cluster did not start");
-    hf_test_cluster_url(&cluster, url, URL_SIZE, options);
+    return stop_cluster(&three);
 }
 
 static void raft_url(char url[URL_SIZE], const char *unique)
 {
-    cluster_url(url, unique, 3, "");
+    (void)unique;
+    cluster_url(&three, url, "");
+}
+
+static bool raft1_start(void)
+{
+    return start_cluster(&one, 1);
+}
+
+static bool raft1_stop(void)
+{
+    return stop_cluster(&one);
 }
 
 static void raft1_url(char url[URL_SIZE], const char *unique)
 {
-    cluster_url(url, unique, 1, "");
+    (void)unique;
+    cluster_url(&one, url, "");
+}
+
+static bool raft5_start(void)
+{
+    return start_cluster(&five, 5);
+}
+
+static bool raft5_stop(void)
+{
+    return stop_cluster(&five);
 }
 
 /* With route=any, a client stays with the node that it connected to, which is a
  * follower most of the time. */
 static void raft5_url(char url[URL_SIZE], const char *unique)
 {
-    cluster_url(url, unique, 5, "?route=any");
+    (void)unique;
+    cluster_url(&five, url, "?route=any");
 }
 
 static void raft_unreachable_url(char url[URL_SIZE])
@@ -109,10 +143,11 @@ static bool mongo_start(void)
     return !hf_test_mongo_is_installed() || hf_test_mongo_start(&mongo, 1);
 }
 
-static void mongo_stop(void)
+static bool mongo_stop(void)
 {
     if (mongo.count > 0)
         hf_test_mongo_stop(&mongo);
+    return true;
 }
 
 static bool mongo_take_turn(unsigned number)
@@ -164,9 +199,10 @@ static bool redis_start(void)
     return hf_test_redis_start(&redis, NULL);
 }
 
-static void redis_stop(void)
+static bool redis_stop(void)
 {
     hf_test_redis_stop(&redis);
+    return true;
 }
 
 static void redis_url(char url[URL_SIZE], const char *unique)
@@ -178,27 +214,29 @@ static void redis_url(char url[URL_SIZE], const char *unique)
 
 /* Three independent servers. As for redis:, the pid of a case selects its
  * database. */
-static struct hf_test_redis three[3];
+static struct hf_test_redis masters[3];
 
 static bool redlock_start(void)
 {
-    return hf_test_redis_start(&three[0], NULL) &&
-           hf_test_redis_start(&three[1], NULL) &&
-           hf_test_redis_start(&three[2], NULL);
+    return hf_test_redis_start(&masters[0], NULL) &&
+           hf_test_redis_start(&masters[1], NULL) &&
+           hf_test_redis_start(&masters[2], NULL);
 }
 
-static void redlock_stop(void)
+static bool redlock_stop(void)
 {
     for (size_t i = 0; i < 3; i++)
-        hf_test_redis_stop(&three[i]);
+        hf_test_redis_stop(&masters[i]);
+    return true;
 }
 
 static void redlock_url(char url[URL_SIZE], const char *unique)
 {
     (void)unique;
-    (void)snprintf(
-        url, URL_SIZE, "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/%ld",
-        three[0].port, three[1].port, three[2].port, (long)getpid() % 16384);
+    (void)snprintf(url, URL_SIZE,
+                   "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/%ld",
+                   masters[0].port, masters[1].port, masters[2].port,
+                   (long)getpid() % 16384);
 }
 
 /* Only one of the three servers exists, so there is no majority. */
@@ -206,7 +244,7 @@ static void redlock_unreachable_url(char url[URL_SIZE])
 {
     (void)snprintf(url, URL_SIZE,
                    "redlock://127.0.0.1:%d,127.0.0.1:1,127.0.0.1:2",
-                   three[0].port);
+                   masters[0].port);
 }
 
 static void redis_unreachable_url(char url[URL_SIZE])
@@ -219,8 +257,8 @@ const struct strategy strategies[] = {
     {"memory", memory_url, NULL, NULL, NULL, 1},
     {"file", file_url, NULL, file_start, file_stop, 1},
     {"raft", raft_url, raft_unreachable_url, raft_start, raft_stop, 200},
-    {"raft1", raft1_url, raft_unreachable_url, raft_start, raft_stop, 200},
-    {"raft5", raft5_url, raft_unreachable_url, raft_start, raft_stop, 400},
+    {"raft1", raft1_url, raft_unreachable_url, raft1_start, raft1_stop, 200},
+    {"raft5", raft5_url, raft_unreachable_url, raft5_start, raft5_stop, 400},
 #ifdef HF_REDIS
     {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop, 4},
     {"redlock", redlock_url, redlock_unreachable_url, redlock_start,

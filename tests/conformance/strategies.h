@@ -23,10 +23,11 @@ struct strategy {
     void (*unreachable_url)(char url[URL_SIZE]);
 
     /* Start the servers before the first case, and stop them after the last
-     * one, in the process that runs the suite. May be NULL. `start` returns
-     * false if a server cannot be started. */
+     * one, in the process that runs the suite, if a case of this strategy runs.
+     * May be NULL. `start` returns false if a server cannot be started, `stop`
+     * if one had failed. */
     bool (*start)(void);
-    void (*stop)(void);
+    bool (*stop)(void);
 
     unsigned slowness; /* how many times slower than memory:, roughly */
 };

@@ -16,12 +16,14 @@
 #define START_TRIES 5 /* another process may bind a chosen port first */
 #define ARGUMENTS_MAX 24
 #define MEMBER_SIZE 64
+#define LOG_PATH_SIZE 160
 
 /* holdfastd is built in the directory above that of the test programs. */
 static bool find_daemon(char path[512])
 {
+    static const char name[] = "/holdfastd";
     ssize_t size = readlink("/proc/self/exe", path, 480);
-    char *slash;
+    char *slash = NULL;
 
     if (size <= 0)
         return false;
@@ -32,7 +34,7 @@ static bool find_daemon(char path[512])
             return false;
         *slash = '\0';
     }
-    (void)strcat(path, "/holdfastd");
+    memcpy(slash, name, sizeof(name));
     return access(path, X_OK) == 0;
 }
 
@@ -45,16 +47,28 @@ bool hf_test_cluster_found(void)
 
 /* ---- Processes ----------------------------------------------------------*/
 
-static _Noreturn void exec_daemon(const char *const *arguments)
+static void node_log(const struct hf_test_cluster *cluster, unsigned node,
+                     char path[LOG_PATH_SIZE])
 {
-    char path[512];
+    (void)snprintf(path, LOG_PATH_SIZE, "%s/node-%u.log", cluster->folder,
+                   node + 1);
+}
+
+static _Noreturn void exec_daemon(const struct hf_test_cluster *cluster,
+                                  unsigned node, const char *const *arguments)
+{
+    char path[512], log[LOG_PATH_SIZE];
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int log_fd;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)dup2(null_fd, STDIN_FILENO);
     (void)dup2(null_fd, STDOUT_FILENO);
-    if (!getenv("HF_TEST_VERBOSE"))
-        (void)dup2(null_fd, STDERR_FILENO);
+    if (!getenv("HF_TEST_VERBOSE")) {
+        node_log(cluster, node, log);
+        log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        (void)dup2(log_fd, STDERR_FILENO);
+    }
     if (find_daemon(path))
         (void)execv(path, (char *const *)arguments);
     _exit(127);
@@ -64,6 +78,19 @@ static void node_folder(const struct hf_test_cluster *cluster, unsigned node,
                         char *path, size_t size)
 {
     (void)snprintf(path, size, "%s/node-%u", cluster->folder, node + 1);
+}
+
+/* Write "ID=PEER,CLIENT", or "ID=CLIENT" in a quorum. */
+static void write_member(const struct hf_test_cluster *cluster, unsigned node,
+                         char text[MEMBER_SIZE])
+{
+    int used = snprintf(text, MEMBER_SIZE, "%u=", node + 1);
+
+    if (!cluster->is_quorum)
+        used += snprintf(text + used, MEMBER_SIZE - (size_t)used,
+                         "127.0.0.1:%d,", cluster->nodes[node].peer_port);
+    (void)snprintf(text + used, MEMBER_SIZE - (size_t)used, "127.0.0.1:%d",
+                   cluster->nodes[node].client_port);
 }
 
 static bool init_node(const struct hf_test_cluster *cluster, unsigned node)
@@ -78,16 +105,18 @@ static bool init_node(const struct hf_test_cluster *cluster, unsigned node)
 
     node_folder(cluster, node, folder, sizeof(folder));
     (void)snprintf(number, sizeof(number), "%u", node + 1);
+    if (cluster->is_quorum) {
+        arguments[count++] = "--mode";
+        arguments[count++] = "quorum";
+    }
     for (unsigned i = 0; i < cluster->count; i++) {
-        (void)snprintf(members[i], MEMBER_SIZE, "%u=127.0.0.1:%d,127.0.0.1:%d",
-                       i + 1, cluster->nodes[i].peer_port,
-                       cluster->nodes[i].client_port);
+        write_member(cluster, i, members[i]);
         arguments[count++] = "--member";
         arguments[count++] = members[i];
     }
     pid = fork();
     if (pid == 0)
-        exec_daemon(arguments);
+        exec_daemon(cluster, node, arguments);
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
@@ -116,7 +145,7 @@ bool hf_test_cluster_restart(struct hf_test_cluster *cluster, unsigned node)
     (void)snprintf(number, sizeof(number), "%d", ready[1]);
     cluster->nodes[node].pid = fork();
     if (cluster->nodes[node].pid == 0)
-        exec_daemon(arguments);
+        exec_daemon(cluster, node, arguments);
     (void)close(ready[1]);
     if (await_ready(ready[0]) && cluster->nodes[node].pid > 0)
         return true;
@@ -149,30 +178,76 @@ static bool start_nodes(struct hf_test_cluster *cluster)
     return true;
 }
 
-bool hf_test_cluster_start(struct hf_test_cluster *cluster, const char *folder,
-                           unsigned count)
+static bool start_cluster(struct hf_test_cluster *cluster, const char *folder,
+                          unsigned count, bool is_quorum)
 {
     for (int i = 0; i < START_TRIES; i++) {
-        *cluster = (struct hf_test_cluster){.count = count};
+        *cluster =
+            (struct hf_test_cluster){.is_quorum = is_quorum, .count = count};
         (void)snprintf(cluster->folder, sizeof(cluster->folder),
                        "%s/cluster-%d", folder, i);
         if (mkdir(cluster->folder, 0700) == 0 && start_nodes(cluster))
             return true;
-        hf_test_cluster_stop(cluster);
+        (void)hf_test_cluster_stop(cluster);
     }
     return false;
 }
 
-void hf_test_cluster_stop(struct hf_test_cluster *cluster)
+bool hf_test_cluster_start(struct hf_test_cluster *cluster, const char *folder,
+                           unsigned count)
 {
+    return start_cluster(cluster, folder, count, false);
+}
+
+bool hf_test_cluster_start_masters(struct hf_test_cluster *cluster,
+                                   const char *folder, unsigned count)
+{
+    return start_cluster(cluster, folder, count, true);
+}
+
+static void print_log(const struct hf_test_cluster *cluster, unsigned node,
+                      int status)
+{
+    char path[LOG_PATH_SIZE], line[512];
+    FILE *log;
+
+    (void)fprintf(stderr, "node %u: wait status %#x\n", node + 1,
+                  (unsigned)status);
+    node_log(cluster, node, path);
+    log = fopen(path, "re");
+    while (log && fgets(line, sizeof(line), log))
+        (void)fputs(line, stderr);
+    if (log)
+        (void)fclose(log);
+}
+
+bool hf_test_cluster_stop(struct hf_test_cluster *cluster)
+{
+    bool sound = true;
+
     for (unsigned i = 0; i < cluster->count; i++)
-        hf_test_cluster_kill(cluster, i);
+        if (cluster->nodes[i].pid > 0)
+            (void)kill(cluster->nodes[i].pid, SIGTERM);
+    for (unsigned i = 0; i < cluster->count; i++) {
+        pid_t pid = cluster->nodes[i].pid;
+        int status = 0;
+
+        cluster->nodes[i].pid = 0;
+        if (pid <= 0)
+            continue;
+        if (waitpid(pid, &status, 0) != pid || status != 0) {
+            print_log(cluster, i, status);
+            sound = false;
+        }
+    }
+    return sound;
 }
 
 void hf_test_cluster_url(const struct hf_test_cluster *cluster, char *url,
                          size_t size, const char *options)
 {
-    int used = snprintf(url, size, "raft://");
+    int used =
+        snprintf(url, size, cluster->is_quorum ? "quorum://" : "raft://");
 
     for (unsigned i = 0; i < cluster->count; i++)
         used += snprintf(url + used, size - (size_t)used, "%s127.0.0.1:%d",
