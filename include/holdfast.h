@@ -794,9 +794,9 @@ HF_API void hf_watch_close(struct hf_watch *watch);
  * ends when its lease expires, and two holders are never valid at the same
  * time. With `now` the key is free at once. The old holder may then still
  * consider its lock valid, so only fencing protects the data. A holder that
- * renews its lock is notified at once by memory:, file:, redis: and redlock:,
- * and by mongodb: while its client waits for another lock or watches; otherwise
- * it finds out at its next renewal.
+ * renews its lock is notified at once by memory:, file:, raft:, redis: and
+ * redlock:, and by mongodb: while its client waits for another lock or watches;
+ * otherwise it finds out at its next renewal.
  *
  * HF_ENOTOWNER  the key is held with another token
  * HF_ENOTHELD   the key is not held */

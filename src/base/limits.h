@@ -59,7 +59,7 @@
     16777216 /* entries sent to a node since its last answer, in bytes */
 #define HF_RAFT_WRITES_MAX 65536 /* writes that are not durable yet */
 #define HF_RAFT_ROUNDS_MAX 65536 /* reads that wait for a round of ReadIndex */
-#define HF_RAFT_ADDRESSES_MAX 32 /* nodes in a URL of raft: */
+#define HF_NET_ADDRESSES_MAX 32  /* nodes that a URL lists */
 
 #define HF_NODE_ELECTION_MS 500
 #define HF_NODE_HEARTBEAT_MS 100

@@ -30,7 +30,7 @@ static void wake_client(void)
 
 static void deliver_to(struct script_stream *stream)
 {
-    struct hf_raft_stream *to = stream->stream;
+    struct hf_net_stream *to = stream->stream;
     struct hf_buf input = stream->input;
 
     if (!stream->opened && !stream->is_lost) {
@@ -65,7 +65,7 @@ static void queue_reply(struct script_stream *stream, enum hf_verb verb,
     wake_client();
 }
 
-static void greet(struct script_stream *stream)
+static void answer_hello(struct script_stream *stream)
 {
     const struct script_node *node = &script.nodes[stream->node];
     const char *cluster = node->cluster ? node->cluster : "c1";
@@ -99,7 +99,9 @@ static void answer_session(struct script_stream *stream,
     script.secret = request->secret;
     script.opens += request->verb == HF_VERB_OPEN;
     script.attaches += request->verb == HF_VERB_ATTACH;
-    if (script.nodes[stream->node].stalled)
+    if (script.nodes[stream->node].stalled ||
+        (script.nodes[stream->node].stalls_open &&
+         request->verb == HF_VERB_OPEN))
         return;
     if (request->verb == HF_VERB_ATTACH && script.gone) {
         reply.err = HF_ESTATE;
@@ -158,9 +160,9 @@ static void on_client_message(struct script_stream *stream,
     struct hf_mux_request request;
     const char *cause;
 
-    if (!stream->greeted) {
-        stream->greeted = true;
-        greet(stream);
+    if (!stream->has_hello) {
+        stream->has_hello = true;
+        answer_hello(stream);
         return;
     }
     assert_inside(!hf_mux_request_decode(&request, message, &cause));
@@ -169,9 +171,9 @@ static void on_client_message(struct script_stream *stream,
 
 /* ---- The transport ------------------------------------------------------*/
 
-static enum hf_err script_connect(struct hf_raft_transport *transport,
-                                  struct hf_raft_stream *stream,
-                                  struct hf_raft_address *address,
+static enum hf_err script_connect(struct hf_net_transport *transport,
+                                  struct hf_net_stream *stream,
+                                  struct hf_net_address *address,
                                   struct hf_error *error)
 {
     unsigned node = address->port - 7001u;
@@ -191,8 +193,8 @@ static enum hf_err script_connect(struct hf_raft_transport *transport,
     return HF_OK;
 }
 
-static bool script_write(struct hf_raft_transport *transport,
-                         struct hf_raft_stream *stream, const void *data,
+static bool script_write(struct hf_net_transport *transport,
+                         struct hf_net_stream *stream, const void *data,
                          size_t size)
 {
     struct script_stream *to = stream->handle;
@@ -213,8 +215,8 @@ static bool script_write(struct hf_raft_transport *transport,
     return true;
 }
 
-static void script_close(struct hf_raft_transport *transport,
-                         struct hf_raft_stream *stream)
+static void script_close(struct hf_net_transport *transport,
+                         struct hf_net_stream *stream)
 {
     struct script_stream *closed = stream->handle;
 
@@ -223,7 +225,7 @@ static void script_close(struct hf_raft_transport *transport,
     stream->handle = NULL;
 }
 
-static const struct hf_raft_transport_ops transport_ops = {
+static const struct hf_net_transport_ops transport_ops = {
     .connect = script_connect,
     .write = script_write,
     .close = script_close,
@@ -247,8 +249,9 @@ static enum hf_err open_script(void *self, struct hf_url *url,
 void script_open(const char *url)
 {
     struct hf_strategy strategy = hf_strategy_raft;
-    struct hf_env env = {
-        .clock = script_clock, .strategy = &strategy, .seed = 1};
+    struct hf_env env = {.clock = script_clock,
+                         .strategy = &strategy,
+                         .seed = script.seed ? script.seed : 1};
     static struct hf_strategy kept;
     struct hf_client_opts opts;
 

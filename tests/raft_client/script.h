@@ -20,6 +20,7 @@ struct script_node {
     bool refuses;      /* connections are refused */
     bool stopped;      /* connections are accepted, but nothing is answered */
     bool stalled;      /* OPEN and ATTACH are not answered */
+    bool stalls_open;  /* OPEN is not answered */
     uint64_t leader;   /* 1 is the first node; 0: unknown */
     const char *where; /* the leader's address; NULL: as in the URL */
     const char *hello; /* sent as the reply to HELLO, unless NULL */
@@ -27,9 +28,9 @@ struct script_node {
 };
 
 struct script_stream {
-    struct hf_raft_stream *stream; /* NULL: closed */
+    struct hf_net_stream *stream; /* NULL: closed */
     unsigned node;
-    bool greeted; /* HELLO was received */
+    bool has_hello; /* HELLO was received */
     bool opened;
     bool is_lost;
     struct hf_resp_reader reader;
@@ -56,10 +57,11 @@ struct script {
     uint64_t session;       /* the id that OPEN returns */
     bool gone;              /* the next ATTACH gets: no such session */
     struct hf_nonce secret; /* of the last OPEN or ATTACH */
+    uint64_t seed; /* of the client's random numbers; 0: the usual one */
     hf_time now;
     struct hf_client *client;
     struct hf_host *host;
-    struct hf_raft_transport transport;
+    struct hf_net_transport transport;
     struct hf_post post;
 };
 

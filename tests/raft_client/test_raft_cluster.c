@@ -45,12 +45,14 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
+    bool sound;
+
     (void)state;
     (void)hf_close(client, 1000);
     (void)hf_close(other, 1000);
-    hf_test_cluster_stop(&cluster);
+    sound = hf_test_cluster_stop(&cluster);
     (void)hf_test_folder_remove(folder);
-    return 0;
+    return sound ? 0 : -1;
 }
 
 static struct hf_lock *lock_key(struct hf_client *by, const char *key)
@@ -67,6 +69,7 @@ static void release_lock(struct hf_lock *lock)
     hf_lock_free(lock);
 }
 
+/* GO-19, GO-20, CF-03 */
 static void a_killed_node_loses_no_lock(void **state)
 {
     struct hf_lock *lock = lock_key(client, "held");
@@ -129,6 +132,7 @@ static void a_waiter_is_granted_after_a_failover(void **state)
     }
 }
 
+/* G2-13 */
 static void locks_survive_a_restart_of_all_nodes(void **state)
 {
     struct hf_lock *lock = lock_key(client, "held");

@@ -4,6 +4,21 @@
 
 static const struct hf_result granted = {.token = 41};
 
+/* Returns the last LOCK that was not taken and whose connection is open, or
+ * NULL. CANCELs of earlier claims may be sent again at any time. */
+static const struct script_request *find_lock(void)
+{
+    for (unsigned i = script.request_count; i > script.taken; i--) {
+        const struct script_request *request = &script.requests[i - 1];
+
+        if (request->mux.verb == HF_VERB_DO &&
+            script.streams[request->stream].stream &&
+            request->command.kind == HF_COMMAND_LOCK)
+            return request;
+    }
+    return NULL;
+}
+
 /* Expect that the client still gets the lock, from the same node or from
  * another. */
 static void expect_that_it_works(struct hf_future *future,
@@ -13,12 +28,11 @@ static void expect_that_it_works(struct hf_future *future,
         script.nodes[i].refuses = false;
         script.nodes[i].hello = NULL;
     }
-    for (unsigned i = 0; i < 100 && script.taken == script.request_count; i++)
+    for (unsigned i = 0; i < 100 && !find_lock(); i++)
         script_run(100);
-    assert_true(script.taken < script.request_count);
-    script.taken = script.request_count; /* take the last copy of the LOCK */
-    script_result(&script.requests[script.taken - 1], &granted,
-                  HF_MUX_AGE_UNKNOWN);
+    assert_non_null(find_lock());
+    script_result(find_lock(), &granted, HF_MUX_AGE_UNKNOWN);
+    script.taken = script.request_count;
     assert_int_equal(script_wait(future), HF_OK);
     hf_lock_free(*lock);
 }
@@ -65,6 +79,17 @@ static void a_message_out_of_place_does_no_harm(void **state)
             script.taken--;
         expect_that_it_works(future, &lock);
     }
+}
+
+static void a_push_of_a_later_version_is_ignored(void **state)
+{
+    static const char push[] = "*3\r\n:0\r\n$5\r\nNOISE\r\n:1\r\n";
+    unsigned stream = script_stream();
+
+    (void)state;
+    script_bytes(stream, push, sizeof(push) - 1);
+    script_run(10);
+    assert_int_equal(script_stream(), stream);
 }
 
 static void a_strange_answer_to_hello_is_refused(void **state)
@@ -229,12 +254,49 @@ static void running_out_of_memory_delays_a_claim(void **state)
 #define OPEN_CASE(name)                                                        \
     cmocka_unit_test_setup_teardown(name, script_set_up_open, script_tear_down)
 
+/* ---- Pushes -------------------------------------------------------------*/
+
+/* The reply to the renewal decides, so a false report does no harm. */
+static void a_lock_that_may_be_broken_is_renewed_at_once(void **state)
+{
+    static const struct hf_result held = {.token = 42};
+    static const struct hf_result lost = {.err = HF_ENOTHELD};
+    const struct hf_mux_push push = {.kind = HF_MUX_PUSH_RECHECK, .token = 42};
+    const struct script_request *renewal;
+    struct hf_future *future;
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    hf_time pushed;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 10000;
+    opts.renew = true;
+    assert_int_equal(hf_acquire_start(script.client, hf_key_of("a"), &opts,
+                                      &lock, NULL, NULL, &future),
+                     HF_OK);
+    script_result(script_take(HF_VERB_DO), &held, HF_MUX_AGE_UNKNOWN);
+    assert_int_equal(script_wait(future), HF_OK);
+    script_expect_nothing();
+    pushed = script.now;
+    script_push(script_stream(), &push);
+    renewal = script_take(HF_VERB_DO);
+    assert_int_equal(renewal->command.kind, HF_COMMAND_RENEW);
+    assert_int_equal(renewal->at, pushed);
+    script_result(renewal, &lost, HF_MUX_AGE_UNKNOWN);
+    script_run(1);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+    hf_lock_free(lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         OPEN_CASE(a_message_out_of_place_does_no_harm),
+        OPEN_CASE(a_push_of_a_later_version_is_ignored),
         OPEN_CASE(a_strange_answer_to_hello_is_refused),
         OPEN_CASE(a_malformed_result_is_repeated_elsewhere),
+        OPEN_CASE(a_lock_that_may_be_broken_is_renewed_at_once),
         OPEN_CASE(an_answer_may_arrive_in_pieces),
         OPEN_CASE(random_bytes_do_no_harm),
         OPEN_CASE(running_out_of_memory_delays_a_claim),

@@ -119,7 +119,7 @@ static void a_list_has_pages(void **state)
     assert_string_equal(listed, "abc");
 }
 
-static void a_list_begins_anew_on_another_node(void **state)
+static void a_list_starts_again_on_another_node(void **state)
 {
     static const char *const keys[] = {"a", "b"};
     struct hf_future *future = start_list();
@@ -159,7 +159,7 @@ static void a_list_that_never_ends_reaches_the_limit(void **state)
 /* ---- Watches ------------------------------------------------------------*/
 
 static struct hf_watch *watch;
-static uint64_t seen[64];
+static uint64_t seen[512];
 static unsigned seen_count, dropped;
 
 static void on_watched(const struct hf_event *event, void *arg)
@@ -255,6 +255,27 @@ static void a_watch_without_events_continues_where_it_began(void **state)
     hf_watch_close(watch);
 }
 
+/* A node closes the connection of a client that sends nothing, even if the
+ * client receives events all the time. */
+static void a_client_that_only_receives_sends_pings(void **state)
+{
+    struct script_request request = open_watch(0, 10);
+
+    (void)state;
+    for (uint64_t i = 0; i < 99; i++) {
+        push_event(request.mux.watch, HF_EVENT_GRANTED, 11 + i);
+        script_run(100);
+    }
+    assert_int_equal(script.pings, 0);
+    for (uint64_t i = 0; i < 250; i++) {
+        push_event(request.mux.watch, HF_EVENT_GRANTED, 110 + i);
+        script_run(100);
+    }
+    assert_int_equal(script.pings, 3);
+    assert_int_equal(script_stream(), request.stream);
+    hf_watch_close(watch);
+}
+
 static void a_watch_of_the_past_continues_there(void **state)
 {
     (void)state;
@@ -323,6 +344,28 @@ static void a_watch_that_is_given_up_is_stopped(void **state)
     assert_true(script.unwatches > 0);
 }
 
+/* The client must not connect to one node after the other without a pause. */
+static void nodes_that_all_refuse_to_resume_are_not_flooded(void **state)
+{
+    struct script_request request = open_watch(0, 10);
+    hf_time until = script.now + 10000;
+    unsigned refused = 0;
+
+    (void)state;
+    script_kill(0);
+    script.nodes[0].refuses = false;
+    while (script.now < until && refused < 200) {
+        request = *script_take(HF_VERB_WATCH);
+        script_error(&request, HF_ELIMIT, "too many watches");
+        refused++;
+    }
+    assert_in_range(refused, 5, 50);
+    request = *script_take(HF_VERB_WATCH);
+    reply_to_watch(&request, 20);
+    script_run(0);
+    hf_watch_close(watch);
+}
+
 static void a_node_that_refuses_to_resume_is_left(void **state)
 {
     struct script_request request = open_watch(0, 10);
@@ -348,16 +391,18 @@ int main(void)
         OPEN_CASE(a_read_is_repeated_until_it_is_answered),
         OPEN_CASE(a_local_read_may_be_old),
         OPEN_CASE(a_list_has_pages),
-        OPEN_CASE(a_list_begins_anew_on_another_node),
+        OPEN_CASE(a_list_starts_again_on_another_node),
         OPEN_CASE(a_list_that_never_ends_reaches_the_limit),
         OPEN_CASE(a_watch_continues_after_its_last_event),
         OPEN_CASE(a_watch_without_events_continues_where_it_began),
+        OPEN_CASE(a_client_that_only_receives_sends_pings),
         OPEN_CASE(a_watch_of_the_past_continues_there),
         OPEN_CASE(a_gap_ends_before_its_index),
         OPEN_CASE(a_watch_that_was_not_answered_is_repeated),
         OPEN_CASE(a_closed_watch_is_not_resumed),
         OPEN_CASE(a_watch_that_is_given_up_is_stopped),
         OPEN_CASE(a_node_that_refuses_to_resume_is_left),
+        OPEN_CASE(nodes_that_all_refuse_to_resume_are_not_flooded),
     };
 
     return hf_test_main("raft_reading", cases, HF_TEST_COUNT(cases), 0);

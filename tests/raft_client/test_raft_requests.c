@@ -103,6 +103,29 @@ static void a_refused_copy_after_a_lost_one_is_in_doubt(void **state)
     assert_int_equal(script_take(HF_VERB_DO)->command.kind, HF_COMMAND_CANCEL);
 }
 
+static void a_refused_copy_that_is_canceled_was_not_executed(void **state)
+{
+    const struct hf_result canceled = {.token = 0};
+    struct script_request cancel;
+    struct hf_error error;
+    struct hf_lock *lock;
+    struct hf_future *future = script_lock("a", 0, &lock);
+
+    (void)state;
+    (void)script_take(HF_VERB_DO);
+    script_kill(0);
+    script_error(script_take(HF_VERB_DO), HF_ELIMIT, "too many");
+    script_error(script_take(HF_VERB_DO), HF_ELIMIT, "too many");
+    cancel = *script_take(HF_VERB_DO);
+    assert_int_equal(cancel.command.kind, HF_COMMAND_CANCEL);
+    script_result(&cancel, &canceled, HF_MUX_AGE_UNKNOWN);
+    script_run(10);
+    hf_future_error(future, &error);
+    assert_non_null(strstr(error.text, "too many"));
+    assert_int_equal(script_wait(future), HF_ELIMIT);
+    script_expect_nothing();
+}
+
 static void a_refused_command_was_not_executed(void **state)
 {
     struct hf_lock *lock;
@@ -169,6 +192,39 @@ static void a_lost_session_is_resolved_by_a_lookup(void **state)
     assert_memory_not_equal(&second.command.nonce, &first.command.nonce,
                             sizeof(second.command.nonce));
     script_result(&second, &granted, HF_MUX_AGE_UNKNOWN);
+    assert_int_equal(script_wait(future), HF_OK);
+    hf_lock_free(lock);
+}
+
+/* The client moves to the leader, and learns there that its session is gone.
+ * The connection that it still has cannot carry commands then. */
+static void a_session_that_is_gone_at_the_leader_is_gone(void **state)
+{
+    struct hf_lock *lock;
+    struct hf_future *future;
+    const struct script_request *request;
+    const struct hf_mux_push leader = {
+        .kind = HF_MUX_PUSH_LEADER,
+        .leader = 2,
+        .address = hf_bytes_of("127.0.0.1:7002"),
+    };
+
+    (void)state;
+    script.gone = true;
+    script.nodes[1].leader = 2;
+    script.nodes[1].stalls_open = true;
+    script_push(script_stream(), &leader);
+    script_run(2500);
+    assert_int_equal(script.attaches, 1);
+    assert_int_equal(script.opens, 2);
+    future = script_lock("a", 0, &lock);
+    script_run(200);
+    script_expect_nothing();
+    script.nodes[1].stalls_open = false;
+    request = script_take(HF_VERB_DO);
+    assert_int_equal(request->command.session, 8);
+    assert_int_equal(request->command.kind, HF_COMMAND_LOCK);
+    script_result(request, &granted, HF_MUX_AGE_UNKNOWN);
     assert_int_equal(script_wait(future), HF_OK);
     hf_lock_free(lock);
 }
@@ -365,6 +421,51 @@ static void a_grant_counts_from_the_first_copy_of_its_lock(void **state)
     (void)script_wait(future);
 }
 
+/* The same, if the client itself sends the LOCK again: no node could say what
+ * became of the first copy. */
+static void a_grant_counts_from_the_first_attempt_of_its_lock(void **state)
+{
+    struct hf_lock *lock;
+    struct hf_future *future = script_lock("a", 60000, &lock);
+    struct script_request first = *script_take(HF_VERB_DO), second;
+
+    (void)state;
+    script_run(800);
+    script_error(&first, HF_EINDOUBT, "the leader has changed");
+    second = *script_take(HF_VERB_DO);
+    assert_int_equal(second.command.kind, HF_COMMAND_LOCK);
+    assert_int_equal(second.command.sequence, first.command.sequence);
+    script_result(&second, &queued, HF_MUX_AGE_UNKNOWN);
+    script_run(200);
+    push_grant(&second, 10);
+    assert_int_equal(script_take(HF_VERB_DO)->command.kind, HF_COMMAND_RENEW);
+    hf_future_cancel(future);
+    (void)script_wait(future);
+}
+
+/* The same, if no node can be reached for a while. */
+static void a_grant_counts_from_before_all_nodes_were_lost(void **state)
+{
+    struct hf_lock *lock;
+    struct hf_future *future = script_lock("a", 60000, &lock);
+    struct script_request first = *script_take(HF_VERB_DO), second;
+
+    (void)state;
+    for (unsigned i = SCRIPT_NODES; i-- > 0;)
+        script_kill(i);
+    script_run(800);
+    for (unsigned i = 0; i < SCRIPT_NODES; i++)
+        script.nodes[i].refuses = false;
+    second = *script_take(HF_VERB_DO);
+    assert_int_equal(second.command.sequence, first.command.sequence);
+    script_result(&second, &queued, HF_MUX_AGE_UNKNOWN);
+    script_run(200);
+    push_grant(&second, 10);
+    assert_int_equal(script_take(HF_VERB_DO)->command.kind, HF_COMMAND_RENEW);
+    hf_future_cancel(future);
+    (void)script_wait(future);
+}
+
 static void a_grant_may_precede_the_answer_to_its_lock(void **state)
 {
     struct hf_lock *lock;
@@ -449,6 +550,26 @@ static void an_unknown_claim_is_confirmed(void **state)
     (void)script_wait(future);
 }
 
+/* Nothing is awaited for a claim that has ended: an idle client sends few
+ * PINGs. */
+static void an_unknown_claim_is_forgotten(void **state)
+{
+    const struct hf_raft *raft = script.client->self;
+    struct hf_lock *lock;
+    struct hf_future *future;
+    struct script_request lock_request, lookup;
+
+    (void)state;
+    queue_lock(&lock, &future, &lock_request);
+    reply_to_lookup(script_take(HF_VERB_LOOKUP), HF_CLAIM_UNKNOWN);
+    lookup = *script_take(HF_VERB_LOOKUP);
+    assert_int_equal(raft->claims.count, 1);
+    script.now = lock_request.at + 60000;
+    reply_to_lookup(&lookup, HF_CLAIM_UNKNOWN);
+    assert_int_equal(script_wait(future), HF_ETIMEDOUT);
+    assert_int_equal(raft->claims.count, 0);
+}
+
 /* The grant of the waiter may have been pushed to the lost connection. */
 static void a_waiter_is_checked_after_a_lost_connection(void **state)
 {
@@ -476,9 +597,11 @@ int main(void)
         OPEN_CASE(commands_of_one_turn_are_one_write),
         OPEN_CASE(unanswered_commands_are_sent_again_in_order),
         OPEN_CASE(a_refused_copy_after_a_lost_one_is_in_doubt),
+        OPEN_CASE(a_refused_copy_that_is_canceled_was_not_executed),
         OPEN_CASE(a_refused_command_was_not_executed),
         OPEN_CASE(a_command_is_never_sent_in_two_sessions),
         OPEN_CASE(a_lost_session_is_resolved_by_a_lookup),
+        OPEN_CASE(a_session_that_is_gone_at_the_leader_is_gone),
         OPEN_CASE(a_closed_session_is_noticed_by_a_result),
         OPEN_CASE(a_command_that_was_not_sent_uses_the_next_session),
         OPEN_CASE(a_command_that_was_submitted_again_is_not_new),
@@ -487,10 +610,13 @@ int main(void)
         OPEN_CASE(a_grant_with_an_age_is_used_at_once),
         OPEN_CASE(a_grant_without_an_age_is_renewed_first),
         OPEN_CASE(a_grant_counts_from_the_first_copy_of_its_lock),
+        OPEN_CASE(a_grant_counts_from_the_first_attempt_of_its_lock),
+        OPEN_CASE(a_grant_counts_from_before_all_nodes_were_lost),
         OPEN_CASE(a_grant_may_precede_the_answer_to_its_lock),
         OPEN_CASE(a_repeated_lock_is_answered_with_the_age_of_its_grant),
         OPEN_CASE(a_waiter_is_checked_by_lookups),
         OPEN_CASE(an_unknown_claim_is_confirmed),
+        OPEN_CASE(an_unknown_claim_is_forgotten),
         OPEN_CASE(a_waiter_is_checked_after_a_lost_connection),
     };
 

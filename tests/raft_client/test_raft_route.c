@@ -55,6 +55,71 @@ static void requests_continue_while_the_client_moves(void **state)
     hf_lock_free(lock);
 }
 
+/* Returns how long a client with `seed` stays at a node that follows. */
+static hf_time time_of_move(uint64_t seed)
+{
+    hf_time began;
+
+    script.seed = seed;
+    for (unsigned i = 0; i < SCRIPT_NODES; i++)
+        script.nodes[i].leader = 2;
+    began = script.now;
+    script_open("raft://127.0.0.1:7001");
+    while (script.now - began < 5000 &&
+           (script_streams() != 1 || current_node() != 1))
+        script_run(1);
+    return script.now - began;
+}
+
+/* After a failover all clients learn of the leader at once, and must not all
+ * arrive there at once. */
+static void clients_move_to_the_leader_at_different_times(void **state)
+{
+    hf_time earliest = HF_NEVER;
+    hf_time latest = 0;
+
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        hf_time moved = time_of_move(seed);
+
+        assert_true(moved < 2500);
+        earliest = moved < earliest ? moved : earliest;
+        latest = moved > latest ? moved : latest;
+        (void)script_tear_down(state);
+        (void)script_set_up(state);
+    }
+    assert_true(latest - earliest > 1000);
+}
+
+static enum hf_err read_url(struct hf_raft *raft, const char *text,
+                            struct hf_error *error)
+{
+    struct hf_url url;
+    enum hf_err err;
+
+    assert_int_equal(hf_url_parse(&url, text, error), HF_OK);
+    err = hf_raft_read_url(raft, &url, error);
+    hf_url_fini(&url);
+    return err;
+}
+
+static void the_url_has_a_route(void **state)
+{
+    struct hf_raft raft = {0};
+    struct hf_error error;
+
+    (void)state;
+    assert_int_equal(read_url(&raft, "raft://a:1", &error), HF_OK);
+    assert_false(raft.route_any);
+    assert_int_equal(read_url(&raft, "raft://a:1?route=any", &error), HF_OK);
+    assert_true(raft.route_any);
+    assert_int_equal(read_url(&raft, "raft://a:1?route=leader", &error), HF_OK);
+    assert_false(raft.route_any);
+    assert_int_equal(read_url(&raft, "raft://a:1?route=near", &error),
+                     HF_EINVAL);
+    assert_string_equal(error.text,
+                        "url: route: 'near' is not 'leader' or 'any'");
+}
+
 static void route_any_stays(void **state)
 {
     (void)state;
@@ -105,9 +170,49 @@ static void clients_stay_if_the_leader_is_full(void **state)
     push_leader(script_stream(), 2, "127.0.0.1:7002");
     script_run(0);
     script_push(script_stream(), &full);
-    script_run(20000);
+    script_run(59000);
     assert_int_equal(current_node(), 0);
     assert_int_equal(script.stream_count, 1);
+    script.nodes[1].leader = 2;
+    script_run(62000);
+    assert_int_equal(current_node(), 1);
+}
+
+/* The leader sends FULL, instead of answering HELLO. */
+static void a_leader_that_is_full_is_no_destination(void **state)
+{
+    static const char full[] = "*2\r\n:0\r\n$4\r\nFULL\r\n";
+
+    (void)state;
+    script.nodes[1].hello = full;
+    push_leader(script_stream(), 2, "127.0.0.1:7002");
+    script_run(55000);
+    assert_int_equal(current_node(), 0);
+    assert_int_equal(script.stream_count, 2);
+}
+
+static void a_node_that_is_full_is_not_the_first(void **state)
+{
+    static const char full[] = "*2\r\n:0\r\n$4\r\nFULL\r\n";
+
+    (void)state;
+    script.nodes[0].hello = full;
+    script.nodes[1].hello = full;
+    script.nodes[2].leader = 3;
+    script_open(NULL);
+    script_run(1000);
+    assert_int_equal(current_node(), 2);
+}
+
+/* Clients that cannot move to the leader try less and less often. */
+static void moves_to_the_leader_back_off(void **state)
+{
+    (void)state;
+    script.nodes[1].hello = "-DENIED\r\n";
+    push_leader(script_stream(), 2, "127.0.0.1:7002");
+    script_run(600000);
+    assert_int_equal(current_node(), 0);
+    assert_in_range(script.stream_count, 5, 14);
 }
 
 static void clients_stay_if_the_leader_refuses_them(void **state)
@@ -237,6 +342,31 @@ static void attempts_back_off(void **state)
     }
     script_run(10000);
     assert_in_range(script.stream_count - before, 5, 25);
+}
+
+/* The node's locks are not those of the cluster, even if it uses the same
+ * protocol. */
+static void a_node_of_another_mode_is_refused(void **state)
+{
+    static const char hello[] = "*10\r\n:1\r\n$0\r\n\r\n:1\r\n:0\r\n$0\r\n\r\n"
+                                ":1\r\n:9\r\n:9\r\n$6\r\nquorum\r\n"
+                                "$3\r\n1 x\r\n";
+    struct hf_lock *lock;
+    struct hf_future *future;
+    struct hf_error error;
+
+    (void)state;
+    for (unsigned i = 0; i < SCRIPT_NODES; i++) {
+        script.nodes[i].hello = hello;
+        script_kill(i);
+        script.nodes[i].refuses = false;
+    }
+    script_run(100);
+    future = script_lock("a", 0, &lock);
+    script_run(20000);
+    hf_future_error(future, &error);
+    assert_non_null(strstr(error.text, "does not serve raft:"));
+    assert_int_equal(script_wait(future), HF_EUNAVAIL);
 }
 
 static void an_idle_connection_is_pinged(void **state)
@@ -372,11 +502,16 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(clients_begin_at_a_random_node_and_move_to_the_leader),
         OPEN_CASE(requests_continue_while_the_client_moves),
+        CASE(clients_move_to_the_leader_at_different_times),
+        CASE(the_url_has_a_route),
         CASE(route_any_stays),
         CASE(a_leader_that_the_url_does_not_list_is_found),
         CASE(a_name_that_the_url_does_not_list_is_not_resolved),
         OPEN_CASE(a_node_that_lost_its_office_is_no_destination),
         OPEN_CASE(clients_stay_if_the_leader_is_full),
+        OPEN_CASE(a_leader_that_is_full_is_no_destination),
+        CASE(a_node_that_is_full_is_not_the_first),
+        OPEN_CASE(moves_to_the_leader_back_off),
         OPEN_CASE(clients_stay_if_the_leader_refuses_them),
         OPEN_CASE(a_node_without_a_leader_is_left),
         OPEN_CASE(an_election_is_waited_for),
@@ -385,6 +520,7 @@ int main(void)
         OPEN_CASE(a_lost_node_is_replaced_at_once),
         OPEN_CASE(every_node_that_fails_is_named),
         OPEN_CASE(attempts_back_off),
+        OPEN_CASE(a_node_of_another_mode_is_refused),
         OPEN_CASE(an_idle_connection_is_pinged),
         OPEN_CASE(a_busy_node_is_pinged_and_kept),
         OPEN_CASE(a_silent_node_is_left_after_1500_ms),

@@ -1,7 +1,10 @@
 /* raft: over real sockets, to nodes that grant everything. */
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +22,7 @@
 
 struct connection {
     int fd; /* 0: free */
-    bool greeted;
+    bool has_hello;
     struct hf_resp_reader reader;
 };
 
@@ -49,7 +52,7 @@ static void write_all(int fd, const struct hf_buf *bytes)
     }
 }
 
-static void greet(const struct server *server, struct hf_buf *out)
+static void answer_hello(const struct server *server, struct hf_buf *out)
 {
     const struct hf_mux_hello hello = {
         .version = HF_PROTOCOL_VERSION,
@@ -86,9 +89,9 @@ static bool serve_message(struct server *server, struct connection *connection,
     struct hf_mux_request request;
     const char *cause;
 
-    if (!connection->greeted) {
-        connection->greeted = true;
-        greet(server, out);
+    if (!connection->has_hello) {
+        connection->has_hello = true;
+        answer_hello(server, out);
         return true;
     }
     if (hf_mux_request_decode(&request, message, &cause))
@@ -198,16 +201,18 @@ static int tear_down(void **state)
 static const struct hf_env env = {.strategy = &hf_strategy_raft};
 static struct hf_error failure;
 
-static enum hf_err open_url(const char *format, int port,
-                            struct hf_client **client)
+__attribute__((format(printf, 2, 3))) static enum hf_err open_url(
+    struct hf_client **client, const char *format, ...)
 {
     struct hf_client_opts opts;
     char url[128];
+    va_list args;
 
     hf_client_opts_init(&opts);
     opts.error = &failure;
-    /* NOLINTNEXTLINE(clang-diagnostic-format-nonliteral) */
-    (void)snprintf(url, sizeof(url), format, port, servers[1].port);
+    va_start(args, format);
+    (void)vsnprintf(url, sizeof(url), format, args);
+    va_end(args);
     return hf_client_open(url, &opts, &env, client);
 }
 
@@ -227,7 +232,7 @@ static void opens_and_locks(void **state)
 
     (void)state;
     start_server(&servers[0]);
-    assert_int_equal(open_url("raft://127.0.0.1:%d", servers[0].port, &client),
+    assert_int_equal(open_url(&client, "raft://127.0.0.1:%d", servers[0].port),
                      HF_OK);
     caps = hf_caps(client);
     assert_int_equal(caps & HF_CAP_FAILOVER_SAFE, HF_CAP_FAILOVER_SAFE);
@@ -244,20 +249,126 @@ static void resolves_names(void **state)
 
     (void)state;
     start_server(&servers[0]);
-    assert_int_equal(open_url("raft://localhost:%d", servers[0].port, &client),
+    assert_int_equal(open_url(&client, "raft://localhost:%d", servers[0].port),
                      HF_OK);
     expect_a_lock(client);
     assert_int_equal(hf_close(client, 1000), HF_OK);
-    assert_int_equal(open_url("raft://no.such.host.invalid:%d", 1, &client),
+    assert_int_equal(open_url(&client, "raft://no.such.host.invalid:%d", 1),
                      HF_EUNAVAIL);
     assert_non_null(
         strstr(failure.text, "no.such.host.invalid:1: cannot resolve"));
 }
 
+/* ---- Names that take long ------------------------------------------------*/
+
+static atomic_bool names_hang;
+static atomic_uint lookups, answers;
+
+static int (*resolve)(const char *, const char *, const struct addrinfo *,
+                      struct addrinfo **);
+
+static void find_resolver(void)
+{
+    *(void **)&resolve = dlsym(RTLD_NEXT, "getaddrinfo");
+}
+
+/* This function is called instead of that of libc, whose parameters have
+ * reserved names. While `names_hang`, it does not return.
+ * NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name). */
+int getaddrinfo(const char *host, const char *port,
+                const struct addrinfo *hints, struct addrinfo **found)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int error;
+
+    (void)pthread_once(&once, find_resolver);
+    atomic_fetch_add(&lookups, 1);
+    while (atomic_load(&names_hang))
+        (void)poll(NULL, 0, 1);
+    error = resolve(host, port, hints, found);
+    atomic_fetch_add(&answers, 1);
+    return error;
+}
+
+static void on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                          void *arg)
+{
+    (void)lock;
+    if (event == HF_LOCK_EVENT_LOST)
+        atomic_store((atomic_bool *)arg, true);
+}
+
+/* The node is gone for good, and the name server hangs. */
+static void a_loss_is_reported_although_names_hang(void **state)
+{
+    atomic_bool is_lost = false;
+    struct hf_lock_opts opts;
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    start_server(&servers[0]);
+    assert_int_equal(open_url(&client, "raft://localhost:%d", servers[0].port),
+                     HF_OK);
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 1000;
+    opts.renew = true;
+    opts.on_event = on_lock_event;
+    opts.arg = &is_lost;
+    assert_int_equal(hf_acquire(client, hf_key_of("a"), &opts, &lock), HF_OK);
+    atomic_store(&names_hang, true);
+    stop_server(&servers[0]);
+    while (!atomic_load(&is_lost))
+        (void)poll(NULL, 0, 10);
+    assert_true(atomic_load(&lookups) > 1);
+    hf_lock_free(lock);
+    (void)hf_close(client, 0); /* does not wait for the name either */
+    atomic_store(&names_hang, false);
+}
+
+static void known_addresses_are_used_while_names_hang(void **state)
+{
+    struct hf_client *client;
+
+    (void)state;
+    start_server(&servers[0]);
+    start_server(&servers[1]);
+    assert_int_equal(open_url(&client, "raft://localhost:%d,localhost:%d",
+                              servers[0].port, servers[1].port),
+                     HF_OK);
+    /* The client is open as soon as one of the two names is resolved. */
+    while (atomic_load(&answers) < 2)
+        (void)poll(NULL, 0, 1);
+    atomic_store(&names_hang, true);
+    for (unsigned i = 0; i < 4; i++) {
+        atomic_store(&servers[i % 2].hangs_up, true);
+        expect_a_lock(client);
+        atomic_store(&servers[i % 2].hangs_up, false);
+    }
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+    atomic_store(&names_hang, false);
+}
+
+static void a_slow_name_does_not_stop_another(void **state)
+{
+    struct hf_client *client;
+
+    (void)state;
+    start_server(&servers[0]);
+    atomic_store(&names_hang, true);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(open_url(&client, "raft://localhost:1,127.0.0.1:%d",
+                                  servers[0].port),
+                         HF_OK);
+        assert_int_equal(hf_close(client, 1000), HF_OK);
+    }
+    atomic_store(&names_hang, false);
+}
+
 static void opens_in_the_background(void **state)
 {
     struct hf_client *client;
-    struct hf_future *future;
+    struct hf_future *future = NULL;
     struct hf_listener listener = {.future = &future};
     enum hf_err err = HF_OK;
     char url[64];
@@ -280,7 +391,7 @@ static void names_a_node_that_refuses(void **state)
     struct hf_client *client;
 
     (void)state;
-    assert_int_equal(open_url("raft://127.0.0.1:1,[::1]:1", 0, &client),
+    assert_int_equal(open_url(&client, "raft://127.0.0.1:1,[::1]:1"),
                      HF_EUNAVAIL);
     assert_non_null(strstr(failure.text, "127.0.0.1:1: "));
     assert_non_null(strstr(failure.text, "[::1]:1: "));
@@ -293,8 +404,8 @@ static void tries_the_next_node(void **state)
     for (unsigned i = 0; i < 8; i++) { /* clients begin with a random node */
         struct hf_client *client;
 
-        assert_int_equal(open_url("raft://127.0.0.1:1,127.0.0.1:%d",
-                                  servers[0].port, &client),
+        assert_int_equal(open_url(&client, "raft://127.0.0.1:1,127.0.0.1:%d",
+                                  servers[0].port),
                          HF_OK);
         assert_int_equal(hf_close(client, 1000), HF_OK);
     }
@@ -307,7 +418,7 @@ static void reports_a_cluster_without_a_majority(void **state)
     (void)state;
     atomic_store(&servers[0].stalls, true);
     start_server(&servers[0]);
-    assert_int_equal(open_url("raft://127.0.0.1:%d", servers[0].port, &client),
+    assert_int_equal(open_url(&client, "raft://127.0.0.1:%d", servers[0].port),
                      HF_EUNAVAIL);
     assert_non_null(strstr(failure.text, "fewer than a majority"));
 }
@@ -320,7 +431,7 @@ static void reports_another_kind_of_server(void **state)
     servers[0].hello = "-ERR unknown command `HELLO`\r\n";
     start_server(&servers[0]);
     assert_int_not_equal(
-        open_url("raft://127.0.0.1:%d", servers[0].port, &client), HF_OK);
+        open_url(&client, "raft://127.0.0.1:%d", servers[0].port), HF_OK);
     assert_non_null(strstr(failure.text, "127.0.0.1:"));
 }
 
@@ -331,9 +442,9 @@ static void continues_at_another_node(void **state)
     (void)state;
     start_server(&servers[0]);
     start_server(&servers[1]);
-    assert_int_equal(
-        open_url("raft://127.0.0.1:%d,127.0.0.1:%d", servers[0].port, &client),
-        HF_OK);
+    assert_int_equal(open_url(&client, "raft://127.0.0.1:%d,127.0.0.1:%d",
+                              servers[0].port, servers[1].port),
+                     HF_OK);
     for (unsigned i = 0; i < 10; i++) {
         struct server *down = &servers[i % 2];
 
@@ -359,7 +470,7 @@ static void sends_large_values(void **state)
 
     (void)state;
     start_server(&servers[0]);
-    assert_int_equal(open_url("raft://127.0.0.1:%d", servers[0].port, &client),
+    assert_int_equal(open_url(&client, "raft://127.0.0.1:%d", servers[0].port),
                      HF_OK);
     hf_lock_opts_init(&opts);
     opts.renew = false;
@@ -387,6 +498,9 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(opens_and_locks),
         CASE(resolves_names),
+        CASE(a_loss_is_reported_although_names_hang),
+        CASE(known_addresses_are_used_while_names_hang),
+        CASE(a_slow_name_does_not_stop_another),
         CASE(opens_in_the_background),
         CASE(names_a_node_that_refuses),
         CASE(tries_the_next_node),

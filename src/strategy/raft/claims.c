@@ -82,7 +82,7 @@ void hf_raft_claims_on_grant(struct hf_raft *raft,
     if (sent != HF_NEVER)
         grant.anchor = hf_raft_anchor(sent, push->age_ms);
     hf_raft_claims_remove(raft, &push->nonce);
-    raft->host->ops->grant(raft->host, &grant);
+    raft->net.host->ops->grant(raft->net.host, &grant);
 }
 
 void hf_raft_claims_nudge(struct hf_raft *raft)
@@ -90,8 +90,8 @@ void hf_raft_claims_nudge(struct hf_raft *raft)
     struct hf_map_link *link = NULL;
 
     while ((link = hf_map_next(&raft->claims, link)))
-        raft->host->ops->nudge(
-            raft->host,
+        raft->net.host->ops->nudge(
+            raft->net.host,
             &HF_CONTAINER(link, struct hf_raft_claim, by_nonce)->nonce);
 }
 

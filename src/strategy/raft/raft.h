@@ -10,13 +10,15 @@
  * because no node can be reached, or if the cluster has closed the session
  * meanwhile (hf_answer.session_gone).
  *
- *   connection.c  one connection: handshake, messages, silent nodes
+ *   connection.c  one connection: its messages, and when it is given up
  *   route.c       which node to connect to: back-off, moves to the leader
  *   session.c     OPEN, ATTACH, and what happens when the session is gone
  *   request.c     requests, from submit to answer; reply.c decodes replies
  *   claims.c      claims that wait, and when their LOCK was first sent
  *   watch.c       watches, resumed on the next connection
- *   raft_open.c   open, close, describe */
+ *   raft.c        open, close, describe
+ *
+ * strategy/net has the sockets and the handshake. */
 #ifndef HF_STRATEGY_RAFT_RAFT_H
 #define HF_STRATEGY_RAFT_RAFT_H
 
@@ -34,31 +36,31 @@ struct hf_raft_request {
     struct hf_dlist link; /* in hf_raft.requests */
     struct hf_request *request;
     uint64_t id;
-    hf_time first_sent; /* HF_NEVER: not sent yet */
+    hf_time first_sent; /* in this attempt; HF_NEVER: not sent yet */
     unsigned copies;    /* how many times it was sent */
     size_t capacity;    /* READ, LIST: room in request->answer.infos */
 };
 
 struct hf_raft {
-    struct hf_host *host;
-    struct hf_raft_transport *transport;
-    struct hf_raft_sockets sockets; /* the default transport */
-    struct hf_raft_addresses addresses;
+    struct hf_net net;
+    struct hf_net_sockets sockets; /* the default transport */
+    struct hf_net_addresses addresses;
+    bool route_any; /* ?route=any: stay with any node that knows the leader */
     struct hf_raft_connection connections[2];
     struct hf_raft_connection *current;   /* carries the requests */
     struct hf_raft_connection *candidate; /* replaces `current` once attached */
-    struct hf_timer timer;
-    hf_time timer_at; /* when the timer fires */
-    bool opening;     /* inside `open`, where no event loop runs */
 
     /* route.c */
     struct {
         unsigned next;      /* next node to try, modulo the number of nodes */
         unsigned failures;  /* failed attempts since the connection was up */
+        unsigned brief;     /* connections in a row that were up briefly */
+        hf_time up_at;      /* when a connection last came up */
         hf_time connect_at; /* when `current` connects again */
         hf_time move_at;    /* when `candidate` connects; HF_NEVER: no move */
+        uint32_t retry_ms;  /* pause after the next failed move to the leader */
         bool to_leader;     /* the candidate must be the leader */
-        struct hf_raft_address leader;      /* port 0: unknown */
+        struct hf_net_address leader;       /* port 0: unknown */
         char cluster[HF_RAFT_CLUSTER_SIZE]; /* "": no node has answered yet */
         struct hf_error failure;            /* reported if no node answers */
         struct hf_error round; /* the failures of this round so far */
@@ -72,7 +74,6 @@ struct hf_raft {
     } session;
 
     /* request.c */
-    uint64_t next_id;
     struct hf_map requests_by_id;
     struct hf_dlist requests; /* in the order of submission */
     struct hf_buf scratch;
@@ -81,12 +82,16 @@ struct hf_raft {
     struct hf_watches watches;
 };
 
-/* raft_open.c: hf_strategy.open with any transport: raft: passes its sockets,
- * and a simulation its own transport. The other members of hf_strategy_raft
- * work with any transport. `transport` must outlive the client. */
+/* Set `addresses` and `route_any`, or return HF_EINVAL and set `error`. */
+enum hf_err hf_raft_read_url(struct hf_raft *raft, struct hf_url *url,
+                             struct hf_error *error);
+
+/* hf_strategy.open with any transport: raft: passes its sockets, and a
+ * simulation its own transport. The other members of hf_strategy_raft work with
+ * any transport. `transport` must outlive the client. */
 enum hf_err hf_raft_open_with(struct hf_raft *raft, struct hf_url *url,
                               struct hf_host *host,
-                              struct hf_raft_transport *transport,
+                              struct hf_net_transport *transport,
                               struct hf_error *error);
 
 /* The anchor of a claim whose LOCK was first sent at `sent`. `age_ms` is the
@@ -100,12 +105,6 @@ static inline struct hf_anchor hf_raft_anchor(hf_time sent, int64_t age_ms)
         anchor.age_ms = age_ms < UINT32_MAX ? (uint32_t)age_ms : UINT32_MAX;
     return anchor;
 }
-
-/* The time of this turn, or the current time inside hf_strategy.open. */
-hf_time hf_raft_now(const struct hf_raft *raft);
-
-/* Make the timer fire at `at`, unless it will fire earlier. */
-void hf_raft_wake_at(struct hf_raft *raft, hf_time at);
 
 /* ---- route.c ------------------------------------------------------------*/
 
@@ -127,13 +126,18 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
  * now on. */
 void hf_raft_route_on_attached(struct hf_raft_connection *connection);
 
+/* If the connection is the candidate, make it the current one, and close the
+ * other. */
+void hf_raft_route_take_over(struct hf_raft_connection *connection);
+
 /* The node reports the leader and the leader's address for clients. `leader` is
  * 0 if the node knows no leader. */
 void hf_raft_route_on_leader(struct hf_raft_connection *connection,
                              uint64_t leader, struct hf_bytes address);
 
-/* The node reports that the leader accepts no more connections: give up a move
- * to the leader. */
+/* The node is the leader and has too many connections: stay at the current
+ * node, and try again much later. If the current connection is not up,
+ * `connection` is lost, and another node is tried. */
 void hf_raft_route_on_full(struct hf_raft_connection *connection);
 
 /* Connect, or start to move to another node, if that is due.
@@ -156,14 +160,15 @@ void hf_raft_session_on_reply(struct hf_raft_connection *connection,
 
 /* The cluster has closed the session, so no copy of its commands can have an
  * effect any more. Commands that were sent are in doubt, and the next
- * hf_raft_session_attach() opens a new session. */
+ * hf_raft_session_attach() opens a new session. The caller closes the current
+ * connection if it is UP: without a session, no connection is. */
 void hf_raft_session_on_gone(struct hf_raft *raft);
 
 /* ---- request.c ----------------------------------------------------------*/
 
-void hf_raft_submit(void *self, struct hf_request *request);
-void hf_raft_cancel(void *self, struct hf_request *request);
-hf_time hf_raft_sent_at(void *self, const struct hf_request *request);
+void hf_raft_request_submit(void *self, struct hf_request *request);
+void hf_raft_request_cancel(void *self, struct hf_request *request);
+hf_time hf_raft_request_sent_at(void *self, const struct hf_request *request);
 
 /* Send all unanswered requests over the new current connection. */
 void hf_raft_requests_send_all(struct hf_raft *raft);

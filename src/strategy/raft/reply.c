@@ -27,15 +27,15 @@ enum hf_verb hf_raft_reply_verb(const struct hf_request *request)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* When the first LOCK of the claim was sent: this one, or an earlier one that
- * put the claim into the queue. */
+/* When the first LOCK of the claim was sent: this one, in this attempt or an
+ * earlier one whose fate is unknown; or another one that put the claim into the
+ * queue. */
 static hf_time claim_first_sent(const struct hf_raft *raft,
-                                const struct hf_raft_request *pending)
+                                const struct hf_request *request)
 {
-    hf_time earlier =
-        hf_raft_claims_find(raft, &pending->request->command.nonce);
+    hf_time earlier = hf_raft_claims_find(raft, &request->command.nonce);
 
-    return earlier < pending->first_sent ? earlier : pending->first_sent;
+    return earlier < request->first_sent ? earlier : request->first_sent;
 }
 
 static void note_lock_result(struct hf_raft *raft,
@@ -44,7 +44,7 @@ static void note_lock_result(struct hf_raft *raft,
 {
     const struct hf_nonce *nonce = &pending->request->command.nonce;
     struct hf_answer *answer = &pending->request->answer;
-    hf_time sent = claim_first_sent(raft, pending);
+    hf_time sent = claim_first_sent(raft, pending->request);
 
     if (answer->result.err == HF_EBUSY && answer->result.position > 0) {
         hf_raft_claims_add(raft, nonce, sent);
@@ -79,7 +79,16 @@ static enum hf_raft_reply_status decode_reply_result(
 
 /* ---- Reading ------------------------------------------------------------*/
 
-static void decode_lookup(struct hf_answer *answer,
+/* Returns true if the claim does not wait any more. A node that is behind may
+ * not know the claim yet. */
+static bool has_ended_wait(const struct hf_request *lookup,
+                           const struct hf_mux_reply *reply)
+{
+    return reply->state == HF_CLAIM_HELD ||
+           (reply->state == HF_CLAIM_UNKNOWN && lookup->how == HF_LINEARIZABLE);
+}
+
+static void decode_lookup(struct hf_raft *raft, struct hf_request *lookup,
                           const struct hf_mux_reply *reply)
 {
     static const enum hf_err errors[] = {
@@ -88,12 +97,14 @@ static void decode_lookup(struct hf_answer *answer,
         [HF_CLAIM_HELD] = HF_OK,
     };
 
-    answer->result = (struct hf_result){
+    lookup->answer.result = (struct hf_result){
         .err = errors[reply->state],
         .token = reply->token,
         .generation = reply->generation,
         .position = reply->position,
     };
+    if (has_ended_wait(lookup, reply))
+        hf_raft_claims_remove(raft, &lookup->command.nonce);
 }
 
 static enum hf_err reserve_infos(struct hf_raft_request *pending, size_t more)
@@ -142,7 +153,7 @@ static enum hf_raft_reply_status decode_page(struct hf_raft *raft,
     enum hf_err err = decode_infos(pending, reply);
 
     request->answer.result.err = err;
-    request->progress = hf_raft_now(raft);
+    request->progress = hf_net_now(&raft->net);
     if (err == HF_EPROTO)
         return HF_RAFT_REPLY_MALFORMED;
     if (!err && reply->more)
@@ -161,7 +172,7 @@ static void set_error(const struct hf_raft *raft, struct hf_answer *answer,
     struct hf_error error;
 
     (void)hf_error_set(&error, reply->err, "%s: %.*s",
-                       raft->current->address->name, (int)reply->text.size,
+                       raft->current->link.address->name, (int)reply->text.size,
                        (const char *)reply->text.data);
     hf_answer_clear(answer);
     answer->result.err = reply->err;
@@ -186,7 +197,7 @@ enum hf_raft_reply_status hf_raft_reply_decode(struct hf_raft *raft,
     case HF_REQUEST_COMMAND:
         return decode_reply_result(raft, pending, reply);
     case HF_REQUEST_LOOKUP:
-        decode_lookup(answer, reply);
+        decode_lookup(raft, request, reply);
         break;
     case HF_REQUEST_READ:
     case HF_REQUEST_LIST:

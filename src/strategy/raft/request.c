@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "strategy/raft/raft.h"
 
 #define REMAINING_MAX_MS 10000 /* limit of the timeout sent to a node */
@@ -22,7 +23,7 @@ static void answer_request(struct hf_raft *raft,
     struct hf_request *request = pending->request;
 
     free_raft_request(raft, pending);
-    raft->host->ops->answer(raft->host, request);
+    raft->net.host->ops->answer(raft->net.host, request);
 }
 
 static void set_failure(struct hf_request *request, enum hf_err err,
@@ -38,7 +39,7 @@ static void fail_unsent(struct hf_raft *raft, struct hf_request *request,
                         enum hf_err err, const char *text)
 {
     set_failure(request, err, text);
-    raft->host->ops->answer(raft->host, request);
+    raft->net.host->ops->answer(raft->net.host, request);
 }
 
 static void set_gone(struct hf_request *request)
@@ -95,7 +96,7 @@ void hf_raft_requests_on_gone(struct hf_raft *raft)
 static uint32_t remaining_ms(const struct hf_raft *raft,
                              const struct hf_request *request)
 {
-    uint32_t left = hf_time_left(request->deadline, hf_raft_now(raft));
+    uint32_t left = hf_time_left(request->deadline, hf_net_now(&raft->net));
 
     if (left == 0)
         return 1;
@@ -119,18 +120,21 @@ static void send_raft_request(struct hf_raft *raft,
     };
 
     if (request->kind == HF_REQUEST_COMMAND) {
+        HF_ASSERT(raft->session.id > 0);
         request->command.session = raft->session.id;
         raft->scratch.size = 0;
         raft->scratch.failed = false;
         hf_command_encode(&request->command, raft->current->version,
                           &raft->scratch);
         if (raft->scratch.failed)
-            raft->current->output.failed = true; /* its flush fails */
+            raft->current->link.output.failed = true; /* its flush fails */
         message.command =
             (struct hf_bytes){raft->scratch.data, raft->scratch.size};
     }
     if (pending->copies == 0)
-        pending->first_sent = hf_raft_now(raft);
+        pending->first_sent = hf_net_now(&raft->net);
+    if (pending->first_sent < request->first_sent)
+        request->first_sent = pending->first_sent;
     pending->copies++;
     hf_raft_connection_send(raft->current, &message);
 }
@@ -159,7 +163,7 @@ static struct hf_raft_request *add_raft_request(struct hf_raft *raft,
         return NULL;
     pending->request = request;
     pending->first_sent = HF_NEVER;
-    pending->id = raft->next_id++;
+    pending->id = raft->net.next_id++;
     hf_dlist_push_back(&raft->requests, &pending->link);
     hf_map_insert(&raft->requests_by_id, &pending->by_id, pending->id);
     return pending;
@@ -167,11 +171,11 @@ static struct hf_raft_request *add_raft_request(struct hf_raft *raft,
 
 static void start_request(struct hf_raft *raft, struct hf_request *request)
 {
-    bool up = raft->current->state == HF_RAFT_UP;
+    bool up = hf_raft_connection_is_up(raft->current);
     struct hf_raft_request *pending;
 
     if (up)
-        hf_raft_connection_expect(raft->current);
+        hf_net_link_expect(&raft->current->link);
     pending = add_raft_request(raft, request);
     if (!pending) {
         fail_unsent(raft, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
@@ -191,7 +195,7 @@ static bool is_of_gone_session(const struct hf_raft *raft,
            request->command.session != raft->session.id;
 }
 
-void hf_raft_submit(void *self, struct hf_request *request)
+void hf_raft_request_submit(void *self, struct hf_request *request)
 {
     struct hf_raft *raft = self;
 
@@ -200,10 +204,10 @@ void hf_raft_submit(void *self, struct hf_request *request)
         hf_raft_claims_remove(raft, &request->command.nonce);
     if (request->kind == HF_REQUEST_UNWATCH) {
         hf_raft_watch_stop(raft, request->watch);
-        raft->host->ops->answer(raft->host, request);
+        raft->net.host->ops->answer(raft->net.host, request);
     } else if (is_of_gone_session(raft, request)) {
         set_gone(request);
-        raft->host->ops->answer(raft->host, request);
+        raft->net.host->ops->answer(raft->net.host, request);
     } else if (hf_raft_route_has_failed(raft)) {
         fail_unsent(raft, request, HF_EUNAVAIL, raft->route.failure.text);
     } else {
@@ -211,7 +215,7 @@ void hf_raft_submit(void *self, struct hf_request *request)
     }
 }
 
-static struct hf_raft_request *find_sent_request(
+static struct hf_raft_request *find_raft_request(
     const struct hf_raft *raft, const struct hf_request *request)
 {
     for (struct hf_dlist *link = raft->requests.next; link != &raft->requests;
@@ -227,11 +231,11 @@ static struct hf_raft_request *find_sent_request(
 
 /* The reply to a canceled request is ignored, because its id is no longer
  * known. */
-void hf_raft_cancel(void *self, struct hf_request *request)
+void hf_raft_request_cancel(void *self, struct hf_request *request)
 {
     struct hf_raft *raft = self;
-    struct hf_raft_request *pending = find_sent_request(raft, request);
-    bool up = raft->current->state == HF_RAFT_UP;
+    struct hf_raft_request *pending = find_raft_request(raft, request);
+    bool up = hf_raft_connection_is_up(raft->current);
 
     set_failure(request, unanswered_error(pending),
                 up ? NULL : raft->route.failure.text);
@@ -240,9 +244,9 @@ void hf_raft_cancel(void *self, struct hf_request *request)
     answer_request(raft, pending);
 }
 
-hf_time hf_raft_sent_at(void *self, const struct hf_request *request)
+hf_time hf_raft_request_sent_at(void *self, const struct hf_request *request)
 {
-    const struct hf_raft_request *pending = find_sent_request(self, request);
+    const struct hf_raft_request *pending = find_raft_request(self, request);
 
     return pending ? pending->first_sent : HF_NEVER;
 }
@@ -259,7 +263,7 @@ hf_time hf_raft_requests_find_lock(const struct hf_raft *raft,
         if (pending->request->kind == HF_REQUEST_COMMAND &&
             command->kind == HF_COMMAND_LOCK &&
             hf_nonce_equal(&command->nonce, nonce))
-            return pending->first_sent;
+            return pending->request->first_sent;
     }
     return HF_NEVER;
 }

@@ -17,19 +17,22 @@
 
 #define BACK_OFF_MIN_MS 20   /* shortest pause, after every node has failed */
 #define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
+#define LASTING_MS 1000      /* a connection this old resets the pause */
 #define MOVE_MS 2000         /* moves to the leader are spread over this time */
 #define LEADERLESS_MS 1000 /* wait for a leader before another node is tried */
 #define RETRY_MOVE_MS 5000 /* minimum pause after a failed move to the leader */
+#define RETRY_MOVE_MAX_MS 60000 /* failures double that pause up to this */
 
 static uint32_t jitter(const struct hf_raft *raft, uint32_t span_ms)
 {
-    return hf_random_below(raft->host->ops->random(raft->host), span_ms + 1);
+    return hf_random_below(raft->net.host->ops->random(raft->net.host),
+                           span_ms + 1);
 }
 
 /* ---- The nodes ----------------------------------------------------------*/
 
-static struct hf_raft_address *find_listed(struct hf_raft *raft,
-                                           const char *name)
+static struct hf_net_address *find_listed(struct hf_raft *raft,
+                                          const char *name)
 {
     for (unsigned i = 0; i < raft->addresses.count; i++) {
         if (!strcmp(raft->addresses.list[i].name, name))
@@ -38,16 +41,16 @@ static struct hf_raft_address *find_listed(struct hf_raft *raft,
     return NULL;
 }
 
-static struct hf_raft_address *next_listed(struct hf_raft *raft)
+static struct hf_net_address *next_listed(struct hf_raft *raft)
 {
     unsigned i = raft->route.next++ % raft->addresses.count;
 
     return &raft->addresses.list[i];
 }
 
-/* Resolving a name may block, so a leader that the URL does not list is used
- * only if its address is numeric. */
-static bool is_numeric(const struct hf_raft_address *address)
+/* A leader that the URL does not list is used only if its address is numeric:
+ * only the names of the URL are resolved. */
+static bool is_numeric(const struct hf_net_address *address)
 {
     struct in6_addr bytes;
 
@@ -62,11 +65,11 @@ static bool is_leader_known(const struct hf_raft *raft)
 
 /* The address of the leader, which must be known. It is stored in `connection`
  * if the URL does not list it. */
-static struct hf_raft_address *leader_address(
+static struct hf_net_address *leader_address(
     struct hf_raft_connection *connection)
 {
     struct hf_raft *raft = connection->raft;
-    struct hf_raft_address *listed = find_listed(raft, raft->route.leader.name);
+    struct hf_net_address *listed = find_listed(raft, raft->route.leader.name);
 
     if (listed)
         return listed;
@@ -92,8 +95,8 @@ bool hf_raft_route_has_failed(const struct hf_raft *raft)
 static void move_after(struct hf_raft *raft, uint32_t ms, bool to_leader)
 {
     raft->route.to_leader = to_leader;
-    raft->route.move_at = hf_time_add(hf_raft_now(raft), ms);
-    hf_raft_wake_at(raft, raft->route.move_at);
+    raft->route.move_at = hf_time_add(hf_net_now(&raft->net), ms);
+    hf_net_wake_at(&raft->net, raft->route.move_at);
 }
 
 static void plan_move(struct hf_raft *raft)
@@ -101,28 +104,29 @@ static void plan_move(struct hf_raft *raft)
     const struct hf_raft_connection *current = raft->current;
 
     raft->route.move_at = HF_NEVER;
-    if (current->state != HF_RAFT_UP || current->leader == current->node)
+    raft->route.retry_ms = RETRY_MOVE_MS;
+    if (!hf_raft_connection_is_up(current) || current->leader == current->node)
         return;
     if (current->leader == 0 && raft->addresses.count > 1)
         move_after(raft, LEADERLESS_MS + jitter(raft, LEADERLESS_MS / 2),
                    false);
-    else if (is_leader_known(raft) && !raft->addresses.route_any)
+    else if (is_leader_known(raft) && !raft->route_any)
         move_after(raft, jitter(raft, MOVE_MS), true);
 }
 
 static void start_move(struct hf_raft *raft)
 {
     struct hf_raft_connection *candidate = other_connection(raft->current);
-    struct hf_raft_address *address;
+    struct hf_net_address *address;
 
     raft->route.move_at = HF_NEVER;
-    if (raft->current->state != HF_RAFT_UP || raft->candidate)
+    if (!hf_raft_connection_is_up(raft->current) || raft->candidate)
         return;
     if (raft->route.to_leader)
         address = leader_address(candidate);
     else
         address = next_listed(raft);
-    if (address == raft->current->address && !raft->route.to_leader)
+    if (address == raft->current->link.address && !raft->route.to_leader)
         address = next_listed(raft);
     raft->candidate = candidate;
     hf_raft_connection_open(candidate, address);
@@ -138,14 +142,21 @@ static bool is_better(const struct hf_raft_connection *candidate)
 }
 
 /* Try a candidate again later. The current connection is still in use, so there
- * is no hurry. */
+ * is no hurry, and thousands of clients may be trying to move to the same
+ * leader. */
 static void retry_move(struct hf_raft *raft)
 {
     const struct hf_raft_connection *current = raft->current;
-    uint32_t span = raft->route.to_leader ? RETRY_MOVE_MS : LEADERLESS_MS;
+    uint32_t span = LEADERLESS_MS;
 
-    if (current->state == HF_RAFT_UP && current->leader != current->node)
-        move_after(raft, span + jitter(raft, span), raft->route.to_leader);
+    if (!hf_raft_connection_is_up(current) || current->leader == current->node)
+        return;
+    if (raft->route.to_leader) {
+        span = raft->route.retry_ms;
+        raft->route.retry_ms =
+            span < RETRY_MOVE_MAX_MS / 2 ? 2 * span : RETRY_MOVE_MAX_MS;
+    }
+    move_after(raft, span + jitter(raft, span), raft->route.to_leader);
 }
 
 static void drop_candidate(struct hf_raft *raft)
@@ -161,13 +172,13 @@ static void set_leader(struct hf_raft_connection *connection, uint64_t leader,
                        struct hf_bytes address)
 {
     struct hf_raft *raft = connection->raft;
-    struct hf_raft_address parsed;
+    struct hf_net_address parsed;
 
     connection->leader = leader;
     if (connection == raft->current)
         raft->route.leader.port = 0;
     if (leader > 0 && address.size > 0 &&
-        hf_raft_address_parse(&parsed, address.data, address.size) &&
+        hf_net_address_parse(&parsed, address.data, address.size) &&
         (find_listed(raft, parsed.name) || is_numeric(&parsed)))
         raft->route.leader = parsed;
 }
@@ -184,9 +195,13 @@ void hf_raft_route_on_full(struct hf_raft_connection *connection)
 {
     struct hf_raft *raft = connection->raft;
 
-    if (connection == raft->candidate || raft->route.to_leader) {
+    if (!hf_raft_connection_is_up(raft->current)) {
+        hf_raft_connection_lose(connection, HF_EUNAVAIL,
+                                "the node has too many connections");
+    } else if (raft->route.to_leader) {
         drop_candidate(raft);
-        raft->route.move_at = HF_NEVER;
+        raft->route.retry_ms = RETRY_MOVE_MAX_MS;
+        retry_move(raft);
     }
 }
 
@@ -230,23 +245,31 @@ void hf_raft_route_on_hello(struct hf_raft_connection *connection,
     hf_raft_session_attach(connection);
 }
 
+void hf_raft_route_take_over(struct hf_raft_connection *connection)
+{
+    struct hf_raft *raft = connection->raft;
+
+    if (connection != raft->candidate)
+        return;
+    hf_raft_connection_close(raft->current);
+    raft->current = connection;
+    raft->candidate = NULL;
+}
+
 void hf_raft_route_on_attached(struct hf_raft_connection *connection)
 {
     struct hf_raft *raft = connection->raft;
 
-    hf_raft_connection_set_up(connection);
-    if (connection == raft->candidate) {
-        hf_raft_connection_close(raft->current);
-        raft->current = connection;
-        raft->candidate = NULL;
-    }
+    hf_net_link_set_up(&connection->link);
+    hf_raft_route_take_over(connection);
     raft->route.failures = 0;
     raft->route.failure = (struct hf_error){0};
+    raft->route.up_at = hf_net_now(&raft->net);
     hf_raft_requests_send_all(raft);
     hf_raft_watches_resume(raft);
     hf_raft_claims_nudge(raft);
     plan_move(raft);
-    hf_raft_wake_at(raft, hf_raft_connection_deadline(connection));
+    hf_net_wake_at(&raft->net, hf_raft_connection_deadline(connection));
 }
 
 /* Collect the failures of one round over all nodes in route.round, because each
@@ -267,19 +290,32 @@ static void note_failure(struct hf_raft *raft, const struct hf_error *failure)
         raft->route.failure = raft->route.round;
 }
 
-/* Try every node once without a pause, then back off. */
+/* A connection that was up is lost: count it if it was up only briefly. */
+static void note_brief(struct hf_raft *raft, const struct hf_error *failure)
+{
+    raft->route.failure = *failure;
+    if (hf_net_now(&raft->net) - raft->route.up_at < LASTING_MS)
+        raft->route.brief++;
+    else
+        raft->route.brief = 0;
+}
+
+/* Try every node once without a pause, then back off. A connection that was up
+ * only briefly counts as a failure, too: all nodes may refuse something that
+ * the client does each time, such as resuming its watches. */
 static hf_time next_round_time(const struct hf_raft *raft)
 {
-    unsigned failures = raft->route.failures;
+    unsigned failures = raft->route.failures + raft->route.brief;
     unsigned rounds, span = BACK_OFF_MIN_MS;
 
     if (failures < raft->addresses.count)
-        return hf_raft_now(raft);
+        return hf_net_now(&raft->net);
     rounds = failures / raft->addresses.count;
     span <<= rounds < 7 ? rounds : 7;
     if (span > BACK_OFF_MAX_MS)
         span = BACK_OFF_MAX_MS;
-    return hf_time_add(hf_raft_now(raft), span / 2 + jitter(raft, span / 2));
+    return hf_time_add(hf_net_now(&raft->net),
+                       span / 2 + jitter(raft, span / 2));
 }
 
 void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
@@ -293,13 +329,13 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
         return;
     }
     if (was_up)
-        raft->route.failure = *failure;
+        note_brief(raft, failure);
     else
         note_failure(raft, failure);
     raft->route.failures += !was_up;
     raft->route.move_at = HF_NEVER;
     if (is_leader_known(raft) &&
-        !strcmp(raft->route.leader.name, connection->address->name))
+        !strcmp(raft->route.leader.name, connection->link.address->name))
         raft->route.leader.port = 0;
     if (raft->candidate) { /* it is connecting or attaching already */
         raft->current = raft->candidate;
@@ -307,7 +343,7 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
         return;
     }
     raft->route.connect_at = next_round_time(raft);
-    hf_raft_wake_at(raft, raft->route.connect_at);
+    hf_net_wake_at(&raft->net, raft->route.connect_at);
     if (hf_raft_route_has_failed(raft))
         hf_raft_requests_fail(raft, &raft->route.failure);
 }
@@ -321,12 +357,12 @@ void hf_raft_route_on_lost(struct hf_raft_connection *connection, bool was_up,
 static void connect_current(struct hf_raft *raft)
 {
     struct hf_raft_connection *current = raft->current;
-    const struct hf_raft_address *lost = current->address;
-    struct hf_raft_address *address;
+    const struct hf_net_address *lost = current->link.address;
+    struct hf_net_address *address;
 
     raft->route.connect_at = HF_NEVER;
     if (is_leader_known(raft) && raft->route.failures == 0 &&
-        !raft->addresses.route_any) {
+        !raft->route_any) {
         address = leader_address(current);
         raft->route.leader.port = 0; /* if this fails, try the others */
     } else {
@@ -347,9 +383,10 @@ void hf_raft_route_start(struct hf_raft *raft)
 
 void hf_raft_route_tick(struct hf_raft *raft)
 {
-    hf_time now = hf_raft_now(raft);
+    hf_time now = hf_net_now(&raft->net);
 
-    if (raft->current->state == HF_RAFT_DOWN && now >= raft->route.connect_at)
+    if (hf_raft_connection_is_down(raft->current) &&
+        now >= raft->route.connect_at)
         connect_current(raft);
     if (now >= raft->route.move_at)
         start_move(raft);
@@ -359,7 +396,8 @@ hf_time hf_raft_route_deadline(const struct hf_raft *raft)
 {
     hf_time at = raft->route.move_at;
 
-    if (raft->current->state == HF_RAFT_DOWN && raft->route.connect_at < at)
+    if (hf_raft_connection_is_down(raft->current) &&
+        raft->route.connect_at < at)
         at = raft->route.connect_at;
     return at;
 }

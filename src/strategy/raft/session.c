@@ -10,7 +10,7 @@ static enum hf_err draw_secret(struct hf_raft *raft)
     enum hf_err err = HF_OK;
 
     if (!raft->session.has_secret)
-        err = hf_random_bytes(raft->host->ops->random(raft->host),
+        err = hf_random_bytes(raft->net.host->ops->random(raft->net.host),
                               raft->session.secret.bytes,
                               sizeof(raft->session.secret.bytes));
     raft->session.has_secret = !err;
@@ -20,7 +20,7 @@ static enum hf_err draw_secret(struct hf_raft *raft)
 void hf_raft_session_attach(struct hf_raft_connection *connection)
 {
     struct hf_raft *raft = connection->raft;
-    const char *owner = raft->host->ops->owner(raft->host);
+    const char *owner = raft->net.host->ops->owner(raft->net.host);
     struct hf_mux_request request = {
         .verb = raft->session.id > 0 ? HF_VERB_ATTACH : HF_VERB_OPEN,
         .session = raft->session.id,
@@ -33,11 +33,11 @@ void hf_raft_session_attach(struct hf_raft_connection *connection)
         return;
     }
     request.secret = raft->session.secret;
-    request.id = raft->next_id++;
+    request.id = raft->net.next_id++;
     connection->handshake = request.id;
-    connection->opens = request.verb == HF_VERB_OPEN;
+    connection->session = raft->session.id;
     hf_raft_connection_send(connection, &request);
-    hf_raft_wake_at(raft, hf_raft_connection_deadline(connection));
+    hf_net_wake_at(&raft->net, hf_raft_connection_deadline(connection));
 }
 
 void hf_raft_session_on_gone(struct hf_raft *raft)
@@ -57,30 +57,40 @@ static void lose_by_reply(struct hf_raft_connection *connection,
     hf_raft_connection_lose(connection, reply->err, error.text);
 }
 
+/* The session is attached to the connection, or was opened there. */
+static void on_session_reply(struct hf_raft_connection *connection,
+                             const struct hf_mux_reply *reply)
+{
+    struct hf_raft *raft = connection->raft;
+
+    if (connection->session == 0)
+        raft->session.id = reply->session;
+    if (connection->session > 0 && connection->session != raft->session.id)
+        hf_raft_session_attach(connection); /* that session is gone by now */
+    else
+        hf_raft_route_on_attached(connection);
+}
+
 void hf_raft_session_on_reply(struct hf_raft_connection *connection,
                               const struct hf_resp_message *message)
 {
-    struct hf_raft *raft = connection->raft;
+    bool opens = connection->session == 0;
     struct hf_mux_reply reply;
 
     connection->handshake = 0;
-    if (hf_mux_reply_decode(&reply,
-                            connection->opens ? HF_VERB_OPEN : HF_VERB_ATTACH,
-                            message)) {
+    if (hf_mux_reply_decode(&reply, opens ? HF_VERB_OPEN : HF_VERB_ATTACH,
+                            message) ||
+        (opens && !reply.err && reply.session == 0)) {
         hf_raft_connection_lose(connection, HF_EPROTO,
                                 "the node sent a malformed message");
-    } else if (reply.session_gone && !connection->opens) {
-        hf_raft_session_on_gone(raft);
-        hf_raft_session_attach(connection);
-    } else if (!reply.err && !connection->opens && raft->session.id == 0) {
-        /* The session is gone, as the other connection has learned: open a new
-         * one. */
+    } else if (reply.session_gone && !opens) {
+        if (connection->session == connection->raft->session.id)
+            hf_raft_session_on_gone(connection->raft);
+        hf_raft_route_take_over(connection);
         hf_raft_session_attach(connection);
     } else if (reply.err) {
         lose_by_reply(connection, &reply);
     } else {
-        if (connection->opens)
-            raft->session.id = reply.session;
-        hf_raft_route_on_attached(connection);
+        on_session_reply(connection, &reply);
     }
 }

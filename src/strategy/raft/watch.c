@@ -35,9 +35,9 @@ void hf_raft_watch_stop(struct hf_raft *raft, uint64_t number)
     if (entry)
         hf_watches_remove(entry);
     hf_watches_sweep(&raft->watches, NULL, NULL);
-    if (raft->current->state != HF_RAFT_UP)
+    if (!hf_raft_connection_is_up(raft->current))
         return;
-    unwatch.id = raft->next_id++;
+    unwatch.id = raft->net.next_id++;
     hf_raft_connection_send(raft->current, &unwatch);
 }
 
@@ -47,7 +47,7 @@ void hf_raft_watches_resume(struct hf_raft *raft)
 
     while ((watch = hf_watches_next(&raft->watches, watch))) {
         struct hf_mux_request request = {
-            .id = raft->next_id++,
+            .id = raft->net.next_id++,
             .verb = HF_VERB_WATCH,
             .exact = watch->entry.exact,
             .watch = watch->entry.number,
@@ -104,5 +104,5 @@ void hf_raft_watches_on_event(struct hf_raft_connection *connection,
         event.event.index < watch->next)
         return;
     watch->next = index_after(&event.event);
-    raft->host->ops->event(raft->host, &event);
+    raft->net.host->ops->event(raft->net.host, &event);
 }

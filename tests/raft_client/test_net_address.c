@@ -1,7 +1,10 @@
-#include "lib/runner.h"
-#include "strategy/raft/address.h"
+#include <stdio.h>
+#include <string.h>
 
-static struct hf_raft_addresses addresses;
+#include "lib/runner.h"
+#include "strategy/net/address.h"
+
+static struct hf_net_addresses addresses;
 static struct hf_error error;
 
 static enum hf_err parse(const char *text)
@@ -10,7 +13,8 @@ static enum hf_err parse(const char *text)
     enum hf_err err;
 
     assert_int_equal(hf_url_parse(&url, text, &error), HF_OK);
-    err = hf_raft_addresses_parse(&addresses, &url, &error);
+    err =
+        hf_net_addresses_parse(&addresses, &url, HF_NET_ADDRESSES_MAX, &error);
     hf_url_fini(&url);
     return err;
 }
@@ -25,19 +29,6 @@ static void lists_the_nodes_in_order(void **state)
     assert_string_equal(addresses.list[1].name, "10.0.0.2:65535");
     assert_string_equal(addresses.list[2].host, "::1");
     assert_string_equal(addresses.list[2].name, "[::1]:7003");
-    assert_false(addresses.route_any);
-}
-
-static void reads_the_route(void **state)
-{
-    (void)state;
-    assert_int_equal(parse("raft://a:1?route=any"), HF_OK);
-    assert_true(addresses.route_any);
-    assert_int_equal(parse("raft://a:1?route=leader"), HF_OK);
-    assert_false(addresses.route_any);
-    assert_int_equal(parse("raft://a:1?route=near"), HF_EINVAL);
-    assert_string_equal(error.text,
-                        "url: route: 'near' is not 'leader' or 'any'");
 }
 
 static void names_what_is_no_address(void **state)
@@ -76,15 +67,22 @@ static void refuses_other_parts_of_a_url(void **state)
     }
 }
 
+static void append(char *text, size_t size, const char *more)
+{
+    size_t length = strlen(text);
+
+    (void)snprintf(text + length, size - length, "%s", more);
+}
+
 static void limits_the_number_of_nodes(void **state)
 {
     char text[1024] = "raft://a:1";
 
     (void)state;
-    for (unsigned i = 1; i < HF_RAFT_ADDRESSES_MAX; i++)
-        (void)strcat(text, ",a:1");
+    for (unsigned i = 1; i < HF_NET_ADDRESSES_MAX; i++)
+        append(text, sizeof(text), ",a:1");
     assert_int_equal(parse(text), HF_OK);
-    (void)strcat(text, ",a:1");
+    append(text, sizeof(text), ",a:1");
     assert_int_equal(parse(text), HF_EINVAL);
 }
 
@@ -93,24 +91,23 @@ static void limits_the_length_of_a_host(void **state)
     char text[400] = "";
 
     (void)state;
-    (void)memset(text, 'a', HF_RAFT_HOST_MAX);
-    (void)strcat(text, ":65535");
-    assert_true(hf_raft_address_parse(&addresses.list[0], text, strlen(text)));
+    (void)memset(text, 'a', HF_NET_HOST_MAX);
+    append(text, sizeof(text), ":65535");
+    assert_true(hf_net_address_parse(&addresses.list[0], text, strlen(text)));
     assert_string_equal(addresses.list[0].name, text);
     (void)memmove(text + 1, text, strlen(text) + 1);
-    assert_false(hf_raft_address_parse(&addresses.list[0], text, strlen(text)));
+    assert_false(hf_net_address_parse(&addresses.list[0], text, strlen(text)));
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(lists_the_nodes_in_order),
-        cmocka_unit_test(reads_the_route),
         cmocka_unit_test(names_what_is_no_address),
         cmocka_unit_test(refuses_other_parts_of_a_url),
         cmocka_unit_test(limits_the_number_of_nodes),
         cmocka_unit_test(limits_the_length_of_a_host),
     };
 
-    return hf_test_main("raft_address", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("net_address", cases, HF_TEST_COUNT(cases), 0);
 }

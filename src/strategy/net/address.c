@@ -1,4 +1,4 @@
-#include "strategy/raft/address.h"
+#include "strategy/net/address.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +34,8 @@ static struct hf_key find_host(const char *text, const char *colon)
     return host;
 }
 
-bool hf_raft_address_parse(struct hf_raft_address *address, const char *text,
-                           size_t size)
+bool hf_net_address_parse(struct hf_net_address *address, const char *text,
+                          size_t size)
 {
     const char *colon = memrchr(text, ':', size);
     struct hf_key host = {NULL, 0};
@@ -43,11 +43,11 @@ bool hf_raft_address_parse(struct hf_raft_address *address, const char *text,
 
     if (colon)
         host = find_host(text, colon);
-    if (host.size == 0 || host.size > HF_RAFT_HOST_MAX ||
+    if (host.size == 0 || host.size > HF_NET_HOST_MAX ||
         memchr(host.data, '\0', host.size) ||
         !read_port(colon + 1, size - (size_t)(colon + 1 - text), &port))
         return false;
-    *address = (struct hf_raft_address){.port = port};
+    *address = (struct hf_net_address){.port = port};
     hf_copy(address->host, host.data, host.size);
     (void)snprintf(address->name, sizeof(address->name),
                    strchr(address->host, ':') ? "[%s]:%u" : "%s:%u",
@@ -55,33 +55,21 @@ bool hf_raft_address_parse(struct hf_raft_address *address, const char *text,
     return true;
 }
 
-static enum hf_err add_address(struct hf_raft_addresses *addresses,
-                               const char *text, size_t size,
-                               struct hf_error *error)
+static enum hf_err add_address(struct hf_net_addresses *addresses, unsigned max,
+                               const struct hf_url *url, const char *text,
+                               size_t size, struct hf_error *error)
 {
-    if (addresses->count == HF_RAFT_ADDRESSES_MAX)
+    if (addresses->count == max)
         return hf_error_set(error, HF_EINVAL,
-                            "url: more than %d nodes are listed; name some of "
-                            "them, clients find the leader themselves",
-                            HF_RAFT_ADDRESSES_MAX);
-    if (!hf_raft_address_parse(&addresses->list[addresses->count], text, size))
+                            "url: %s: takes at most %u nodes, and more are "
+                            "listed",
+                            url->scheme, max);
+    if (!hf_net_address_parse(&addresses->list[addresses->count], text, size))
         return hf_error_set(error, HF_EINVAL,
                             "url: '%.*s' is not a host:port, as in "
-                            "raft://127.0.0.1:7001,127.0.0.1:7002",
-                            (int)size, text);
+                            "%s://127.0.0.1:7001,127.0.0.1:7002",
+                            (int)size, text, url->scheme);
     addresses->count++;
-    return HF_OK;
-}
-
-static enum hf_err read_route(struct hf_raft_addresses *addresses,
-                              struct hf_url *url, struct hf_error *error)
-{
-    const char *route = hf_url_param(url, "route");
-
-    if (route && strcmp(route, "leader") != 0 && strcmp(route, "any") != 0)
-        return hf_error_set(error, HF_EINVAL,
-                            "url: route: '%s' is not 'leader' or 'any'", route);
-    addresses->route_any = route && !strcmp(route, "any");
     return HF_OK;
 }
 
@@ -89,32 +77,35 @@ static enum hf_err check_parts(const struct hf_url *url, struct hf_error *error)
 {
     if (!url->hosts || *url->hosts == '\0')
         return hf_error_set(error, HF_EINVAL,
-                            "url: raft: needs the addresses of nodes, as in "
-                            "raft://127.0.0.1:7001,127.0.0.1:7002");
+                            "url: %s: needs the addresses of nodes, as in "
+                            "%s://127.0.0.1:7001,127.0.0.1:7002",
+                            url->scheme, url->scheme);
     if (*url->path != '\0' && strcmp(url->path, "/") != 0)
         return hf_error_set(error, HF_EINVAL,
-                            "url: raft: has no path: remove '%s'", url->path);
+                            "url: %s: has no path: remove '%s'", url->scheme,
+                            url->path);
     if (url->user || url->password)
         return hf_error_set(error, HF_EINVAL,
-                            "url: raft: takes no user or password");
+                            "url: %s: takes no user or password", url->scheme);
     return HF_OK;
 }
 
-enum hf_err hf_raft_addresses_parse(struct hf_raft_addresses *addresses,
-                                    struct hf_url *url, struct hf_error *error)
+enum hf_err hf_net_addresses_parse(struct hf_net_addresses *addresses,
+                                   const struct hf_url *url, unsigned max,
+                                   struct hf_error *error)
 {
     const char *text = url->hosts;
     enum hf_err err = check_parts(url, error);
 
-    *addresses = (struct hf_raft_addresses){0};
+    *addresses = (struct hf_net_addresses){0};
     while (!err) {
         size_t size = strcspn(text, ",");
 
-        err = add_address(addresses, text, size, error);
+        err = add_address(addresses, max, url, text, size, error);
         text += size;
         if (*text == '\0')
             break;
         text++;
     }
-    return err ? err : read_route(addresses, url, error);
+    return err;
 }
