@@ -44,8 +44,16 @@
 #define HF_SNAPSHOT_CONFIG_MAX 65536 /* bytes of a cluster configuration */
 #define HF_SNAPSHOTS_MAX 64          /* snapshot files in a directory */
 
-#define HF_DAEMON_CLIENTS_MAX 65536 /* connections of clients to a node */
-#define HF_DAEMON_LINKS_MAX 64      /* connections of peers to a node */
+#define HF_DAEMON_MMAP_BYTES 4194304 /* larger blocks get pages of their own */
+#define HF_DAEMON_CHECK_MS 2         /* how often running flushes are checked */
+#define HF_DAEMON_LARGE_FLUSH 16384  /* bytes; such a flush runs in a worker, */
+#define HF_DAEMON_SLOW_FLUSH_NS 1000000 /* and so does one after a slow one */
+
+/* Unsent bytes of a connection of the daemon; it is closed beyond this. The
+ * node limits its output itself: to HF_CLIENT_OUTPUT_MAX for a client, and to
+ * HF_NODE_OUT_MAX in one turn for a peer. */
+#define HF_DAEMON_CLIENT_UNSENT_MAX 8388608
+#define HF_DAEMON_PEER_UNSENT_MAX 33554432
 
 #define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
 #define HF_REDIS_REPLY_MAX 67108864 /* bytes of a whole Redis reply */

@@ -17,7 +17,7 @@ struct hf_address {
     char text[HF_ADDRESS_TEXT]; /* as it was written */
 };
 
-/* Parse "127.0.0.1:7001", "[::1]:7001" or "localhost:7001". Names are not
+/* Parse "127.0.0.1:7001", "[::1]:7001" or "localhost:7001". Other names are not
  * resolved. An address that is not a loopback address is refused, because nodes
  * have no authentication yet and must not accept connections of other machines.
  *

@@ -5,13 +5,18 @@
  *     node 1
  *     election_ms 500
  *     heartbeat_ms 100
+ *     table_mib 1024
  *     member 1 127.0.0.1:7001 127.0.0.1:7101
  *     member 2 127.0.0.1:7002 127.0.0.1:7102
  *
  * A member has an id, the address for its peers and the address for clients.
  * The file is written once, when the directory is initialised. It is text, so
- * that ports and times can be changed with an editor while the node is stopped;
- * the ids of the members cannot. */
+ * that ports, times and table_mib can be changed with an editor while the node
+ * is stopped. The ids cannot be changed.
+ *
+ * That was a node of raft:. A master of quorum: has the line "mode quorum", no
+ * times and no members: those are in the file "master" (master_file.h), because
+ * they change together with others at all members. */
 #ifndef HF_DAEMON_CONFIG_H
 #define HF_DAEMON_CONFIG_H
 
@@ -23,24 +28,48 @@
 #define HF_CONFIG_FILE "config"
 #define HF_CONFIG_ELECTION_MS 500
 #define HF_CONFIG_HEARTBEAT_MS 100
+#define HF_CONFIG_TABLE_MIB 1024
+
+enum hf_mode {
+    HF_MODE_RAFT,
+    HF_MODE_QUORUM,
+};
 
 struct hf_config_member {
     uint64_t id;
-    struct hf_address peer;
+    struct hf_address peer; /* text "": none, as in mode quorum */
     struct hf_address client;
 };
 
 struct hf_config {
+    enum hf_mode mode;
     struct hf_log_cluster cluster;
     uint64_t node;
-    uint32_t election_ms;
-    uint32_t heartbeat_ms;
+    uint32_t election_ms;  /* mode raft */
+    uint32_t heartbeat_ms; /* mode raft */
+    uint32_t table_mib;
+    uint32_t lease_max_ms; /* mode quorum; not in the file */
     struct hf_config_member members[HF_RAFT_VOTERS_MAX]; /* in order of ids */
     size_t member_count;
 };
 
-/* Add a member; config->members stays in order of ids. Returns HF_EINVAL if the
- * id is 0 or given twice, or an address is malformed or not a loopback address,
+/* Returns false if `text` is not a decimal number up to `max`. */
+bool hf_config_parse_number(const char *text, uint64_t max, uint64_t *number);
+
+/* Returns false if `text` is not the name of a mode. */
+bool hf_config_parse_mode(const char *text, enum hf_mode *mode);
+
+/* Returns false if `text` is not the id of a cluster, 32 hexadecimal digits. */
+bool hf_config_parse_cluster(const char *text, struct hf_log_cluster *cluster);
+
+/* Split `text`: an id, separators[0], an address for peers, separators[1], an
+ * address for clients. `*peer` and `*client` point into `text`, which is
+ * modified. Returns false if a part is missing or the id is not a number. */
+bool hf_config_split_member(char *text, const char *separators, uint64_t *id,
+                            char **peer, char **client);
+
+/* Add a member; config->members stays in order of ids. `peer` is NULL for a
+ * member without such an address. Returns HF_EINVAL if the is 0 or given twice, or an address is malformed or not a loopback address,
  * and HF_ELIMIT if there are HF_RAFT_VOTERS_MAX members already. */
 enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
                           const char *peer, const char *client,
@@ -51,8 +80,9 @@ const struct hf_config_member *hf_config_find(const struct hf_config *config,
                                               uint64_t id);
 
 /* Returns HF_EINVAL if config->node is not a member, two addresses are equal,
- * election_ms is not 10 to 60000, or heartbeat_ms is 0 or not less than half of
- * it. */
+ * a member has a peer address or not, unlike its mode, or a time or table_mib is
+ * out of range. A quorum may have no members: those of its file are added
+ * later. */
 enum hf_err hf_config_check(const struct hf_config *config,
                             struct hf_error *error);
 
@@ -61,7 +91,7 @@ enum hf_err hf_config_check(const struct hf_config *config,
 enum hf_err hf_config_write(const struct hf_config *config,
                             struct hf_disk *disk, struct hf_error *error);
 
-/* Read and check the file.
+/* Read and check the file. In mode quorum, the caller adds the members.
  *
  * HF_ESTATE        there is no such file
  * HF_EUNSUPPORTED  written by a newer version

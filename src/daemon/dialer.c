@@ -1,44 +1,28 @@
 #include "daemon/dialer.h"
 
+#include <inttypes.h>
+
 #include "base/container.h"
+#include "daemon/notice.h"
 
-#define PAUSE_MS 20
-#define PAUSE_MAX_MS 500
-#define LASTING_MS 1000 /* a connection this old resets the pause */
+#define CONNECT_MS 2000 /* limit of one attempt; the kernel's is minutes */
 
-static void connect_peer(struct hf_dialer_peer *peer);
-
-static void on_dial_timer(uv_timer_t *timer)
-{
-    connect_peer(HF_CONTAINER(timer, struct hf_dialer_peer, retry));
-}
-
-/* The pause before the next attempt, with a random part so that nodes that were
- * started together do not stay in step. */
-static uint64_t pause_of(const struct hf_dialer_peer *peer)
-{
-    unsigned doublings = peer->attempts < 10 ? peer->attempts : 10;
-    uint32_t pause = (uint32_t)PAUSE_MS << doublings;
-
-    if (peer->attempts == 0)
-        return 0;
-    if (pause > PAUSE_MAX_MS)
-        pause = PAUSE_MAX_MS;
-    return pause / 2 + hf_random_below(peer->dialer->random, pause / 2 + 1);
-}
+static void on_dial_timer(uv_timer_t *timer);
 
 static void schedule_retry(struct hf_dialer_peer *peer)
 {
     if (peer->dialer->is_closing)
         return;
-    (void)uv_timer_start(&peer->retry, on_dial_timer, pause_of(peer), 0);
-    peer->attempts++;
+    (void)uv_timer_start(&peer->timer, on_dial_timer,
+                         hf_redial_pause(&peer->redial, peer->dialer->random),
+                         0);
 }
 
+/* The connection has ended: connect again after a pause. */
 static void lose_peer(struct hf_dialer_peer *peer)
 {
-    if (hf_time_now() - peer->up_at >= LASTING_MS)
-        peer->attempts = 0;
+    hf_redial_on_end(&peer->redial, hf_time_now() - peer->up_at,
+                     peer->stream->has_overflowed);
     peer->stream = NULL;
     schedule_retry(peer);
 }
@@ -47,6 +31,9 @@ static void on_end(struct hf_stream *stream)
 {
     struct hf_dialer_peer *peer = stream->arg;
 
+    if (stream->has_overflowed)
+        hf_notice("node %" PRIu64 " does not read: connecting to it again",
+                  peer->id);
     lose_peer(peer);
     peer->dialer->on_down(peer->dialer->arg, peer->id, false);
 }
@@ -64,6 +51,7 @@ static void on_unexpected_data(struct hf_stream *stream, const void *data,
 static const struct hf_stream_kind peer_kind = {
     .on_data = on_unexpected_data,
     .on_end = on_end,
+    .unsent_max = HF_DAEMON_PEER_UNSENT_MAX,
 };
 
 static void fail_attempt(struct hf_dialer_peer *peer, int status)
@@ -71,6 +59,7 @@ static void fail_attempt(struct hf_dialer_peer *peer, int status)
     if (peer->stream)
         hf_stream_close(peer->stream);
     peer->stream = NULL;
+    hf_redial_on_failure(&peer->redial);
     schedule_retry(peer);
     peer->dialer->on_down(peer->dialer->arg, peer->id,
                           status == UV_ECONNREFUSED);
@@ -83,6 +72,7 @@ static void on_dialed(uv_connect_t *request, int status)
 
     if (peer->dialer->is_closing || !peer->stream)
         return;
+    (void)uv_timer_stop(&peer->timer);
     if (!status)
         status = hf_stream_begin(peer->stream);
     if (status) {
@@ -103,6 +93,19 @@ static void connect_peer(struct hf_dialer_peer *peer)
                             &peer->address.socket.any, on_dialed);
     if (rc)
         fail_attempt(peer, rc);
+    else
+        (void)uv_timer_start(&peer->timer, on_dial_timer, CONNECT_MS, 0);
+}
+
+static void on_dial_timer(uv_timer_t *timer)
+{
+    struct hf_dialer_peer *peer =
+        HF_CONTAINER(timer, struct hf_dialer_peer, timer);
+
+    if (peer->stream)
+        fail_attempt(peer, UV_ETIMEDOUT);
+    else
+        connect_peer(peer);
 }
 
 static enum hf_err open_peer(struct hf_dialer *dialer,
@@ -114,7 +117,7 @@ static enum hf_err open_peer(struct hf_dialer *dialer,
 
     *peer = (struct hf_dialer_peer){
         .dialer = dialer, .id = member->id, .address = member->peer};
-    rc = uv_timer_init(dialer->streams->loop, &peer->retry);
+    rc = uv_timer_init(dialer->streams->loop, &peer->timer);
     if (rc)
         return hf_error_set(error, HF_ESYSTEM, "cannot make a timer: %s",
                             uv_strerror(rc));
@@ -140,7 +143,7 @@ void hf_dialer_close(struct hf_dialer *dialer)
 {
     dialer->is_closing = true;
     for (size_t i = 0; i < dialer->count; i++)
-        uv_close((uv_handle_t *)&dialer->list[i].retry, NULL);
+        uv_close((uv_handle_t *)&dialer->list[i].timer, NULL);
 }
 
 bool hf_dialer_reconnect(struct hf_dialer *dialer, struct hf_stream *stream)
@@ -149,8 +152,8 @@ bool hf_dialer_reconnect(struct hf_dialer *dialer, struct hf_stream *stream)
         struct hf_dialer_peer *peer = &dialer->list[i];
 
         if (peer->stream == stream) {
-            hf_stream_close(stream);
             lose_peer(peer);
+            hf_stream_close(stream);
             return true;
         }
     }

@@ -1,8 +1,9 @@
 /* dialer.h - the connections from this node to the other members.
  *
- * A lost connection is made again: at once, then after pauses that double up to
- * half a second. Only a connection that has lasted for a second resets the
- * pause, so that a peer that refuses this node is not flooded. */
+ * A lost connection is made again after a pause (node/redial.h). If more than
+ * HF_DAEMON_PEER_UNSENT_MAX bytes are unsent, because the peer does not read,
+ * they are dropped and the connection is closed; the node expects such
+ * losses. */
 #ifndef HF_DAEMON_DIALER_H
 #define HF_DAEMON_DIALER_H
 
@@ -11,6 +12,7 @@
 #include "base/time.h"
 #include "daemon/config.h"
 #include "daemon/stream.h"
+#include "node/redial.h"
 
 struct hf_dialer;
 
@@ -18,11 +20,11 @@ struct hf_dialer_peer {
     struct hf_dialer *dialer;
     uint64_t id;
     struct hf_address address;
-    uv_timer_t retry;
+    uv_timer_t timer; /* starts the next attempt, or ends the current one */
     uv_connect_t connect;
     struct hf_stream *stream; /* NULL: none */
     hf_time up_at;
-    unsigned attempts; /* since the last connection that lasted */
+    struct hf_redial redial;
 };
 
 struct hf_dialer {
@@ -49,8 +51,8 @@ enum hf_err hf_dialer_open(struct hf_dialer *dialer,
                            struct hf_error *error);
 void hf_dialer_close(struct hf_dialer *dialer);
 
-/* If `stream` is a connection of the dialer, close it without a report, connect
- * again later, and return true. Otherwise returns false. */
+/* If `stream` is a connection of the dialer, close it without calling on_down,
+ * connect again later, and return true. Otherwise returns false. */
 bool hf_dialer_reconnect(struct hf_dialer *dialer, struct hf_stream *stream);
 
 #endif

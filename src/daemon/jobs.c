@@ -1,24 +1,8 @@
-/* jobs.c - run the blocking jobs of a node in threads. */
+/* jobs.c - run the blocking jobs of a node in threads. Flushes are started by
+ * driver.c. */
 #include <string.h>
 
 #include "daemon/daemon.h"
-
-/* ---- Flushes ------------------------------------------------------------*/
-
-static void run_flush(void *arg)
-{
-    struct hf_daemon *daemon = arg;
-
-    hf_wal_flush_run(&daemon->flush);
-}
-
-static void on_flush_done(void *arg)
-{
-    struct hf_daemon *daemon = arg;
-
-    hf_node_flush_end(daemon->node, &daemon->flush);
-    daemon->dirty = true;
-}
 
 /* ---- Upkeep of the log --------------------------------------------------*/
 
@@ -33,8 +17,8 @@ static void on_upkeep_done(void *arg)
 {
     struct hf_daemon *daemon = arg;
 
+    hf_daemon_begin_input(daemon);
     hf_node_upkeep_end(daemon->node, &daemon->upkeep);
-    daemon->dirty = true;
 }
 
 /* ---- Snapshots ----------------------------------------------------------*/
@@ -52,8 +36,8 @@ static void on_worker_done(void *arg)
     struct hf_node_job *job = daemon->job;
 
     daemon->job = NULL;
+    hf_daemon_begin_input(daemon);
     hf_node_job_end(daemon->node, job);
-    daemon->dirty = true;
 }
 
 /* ---- Starting jobs and workers ------------------------------------------*/
@@ -62,9 +46,6 @@ void hf_daemon_start_jobs(struct hf_daemon *daemon)
 {
     if (daemon->state == HF_DAEMON_ENDED)
         return;
-    if (!daemon->flusher.busy &&
-        hf_node_flush_begin(daemon->node, &daemon->flush))
-        hf_worker_start(&daemon->flusher, run_flush, on_flush_done, daemon);
     if (!daemon->upkeeper.busy &&
         hf_node_upkeep_begin(daemon->node, &daemon->upkeep))
         hf_worker_start(&daemon->upkeeper, run_upkeep, on_upkeep_done, daemon);

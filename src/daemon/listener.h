@@ -1,8 +1,15 @@
 /* listener.h - accept connections at one address.
  *
- * If the process has no descriptor left, libuv closes a spare descriptor to
- * accept and close the waiting connections, and goes on. Connections beyond
- * `max` are closed at once. */
+ * Connections beyond `max` are refused: the listener sends `refusal`, if the
+ * socket takes it, and closes them at once. If the process has no descriptor
+ * left, waiting connections are accepted and refused with the help of a spare
+ * descriptor. If there is no spare one either, or the kernel has no memory,
+ * they wait, and the listener tries again soon.
+ *
+ * The listener does not use uv_listen(): if the process has no descriptor and
+ * libuv could not reopen its spare one, libuv 1.44 calls accept() in an endless
+ * loop; and if the callback does not accept a connection, libuv accepts no
+ * others. */
 #ifndef HF_DAEMON_LISTENER_H
 #define HF_DAEMON_LISTENER_H
 
@@ -15,19 +22,26 @@ struct hf_listener;
 typedef void hf_listener_fn(struct hf_listener *listener,
                             struct hf_stream *stream);
 
+/* A connection was refused. */
+typedef void hf_listener_refused_fn(struct hf_listener *listener);
+
 struct hf_listener {
-    uv_tcp_t tcp;
+    uv_poll_t poll;
+    uv_timer_t retry;
+    int fd;
+    int spare; /* a descriptor to close when there is no other; -1: none */
     struct hf_streams *streams;
     const struct hf_stream_kind *kind;
     hf_listener_fn *on_accept;
-    void *arg;         /* also hf_stream.arg of the streams */
-    size_t count, max; /* open connections */
-    uint64_t refused;  /* connections that were closed at once */
+    hf_listener_refused_fn *on_refused;
+    const char *refusal; /* NULL: close without a text */
+    void *arg;           /* also hf_stream.arg of the streams */
+    size_t count, max;   /* open connections, and their limit */
     bool is_open;
 };
 
-/* Listen at `address`. The caller has set `streams`, `kind`, `on_accept`, `arg`
- * and `max`. Returns HF_EUNAVAIL if the address is in use, or HF_ESYSTEM. */
+/* Listen at `address`. The caller has set `streams`, `kind`, `on_accept`,
+ * `on_refused`, `refusal`, `arg` and `max`. Returns HF_EUNAVAIL if the address is in use, or HF_ESYSTEM. */
 enum hf_err hf_listener_open(struct hf_listener *listener,
                              const struct hf_address *address,
                              struct hf_error *error);

@@ -1,7 +1,9 @@
 #include "daemon/notice.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +32,34 @@ static size_t write_prefix(char *line)
     return size;
 }
 
-/* Use one write() for a line, so that lines of several processes do not mix. */
+/* Returns false if a write to stderr would block, as to a full pipe. */
+static bool can_write(void)
+{
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&fd, 1, 0) != 0;
+}
+
+/* Use one write() for a line, so that lines of several processes do not mix. If
+ * the node would have to wait, the line is dropped. */
+static void write_line(const char *line, size_t size)
+{
+    static unsigned dropped;
+    char note[64];
+
+    if (!can_write()) {
+        dropped++;
+        return;
+    }
+    (void)!write(STDERR_FILENO, line, size);
+    if (dropped > 0 && can_write()) {
+        size = (size_t)snprintf(note, sizeof(note),
+                                "(%u earlier lines were dropped)\n", dropped);
+        (void)!write(STDERR_FILENO, note, size);
+        dropped = 0;
+    }
+}
+
 void hf_notice(const char *format, ...)
 {
     char line[LINE_MAX_SIZE];
@@ -47,5 +76,5 @@ void hf_notice(const char *format, ...)
     if (size > sizeof(line) - 2)
         size = sizeof(line) - 2;
     line[size++] = '\n';
-    (void)!write(STDERR_FILENO, line, size);
+    write_line(line, size);
 }

@@ -1,6 +1,9 @@
 /* notice.h - one line on stderr for each notable event of a node.
  *
- *     2026-01-31T12:00:00.123Z node 1: leader in term 7, leader 1 */
+ *     2026-01-31T12:00:00.123Z node 1: leader in term 7, leader 1
+ *
+ * Lines that cannot be written at once, because stderr is a pipe that is full,
+ * are dropped. */
 #ifndef HF_DAEMON_NOTICE_H
 #define HF_DAEMON_NOTICE_H
 

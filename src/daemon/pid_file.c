@@ -19,10 +19,13 @@ static enum hf_err lock_pid_file(int fd, const char *path,
                             strerror(errno));
     if (fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
         return hf_error_set(error, HF_EBUSY,
-                            "%s: process %ld runs this node already", path,
-                            (long)lock.l_pid);
+                            "%s: process %ld runs this node already. Stop it "
+                            "first.",
+                            path, (long)lock.l_pid);
     return hf_error_set(error, HF_EBUSY,
-                        "%s: another process runs this node already", path);
+                        "%s: another process runs this node already. Stop it "
+                        "first.",
+                        path);
 }
 
 /* The content of the file is only for people, so errors are ignored. */

@@ -11,7 +11,8 @@
 #define HF_PID_FILE "pid"
 
 /* Create the file in `directory` if it does not exist, and lock it. The lock
- * lasts until the process ends, so call this once in a process.
+ * lasts until the process ends. Call this only once in a process: closing any
+ * descriptor of the file would unlock it.
  *
  * HF_EBUSY    another process runs the node; `*error` names it
  *             unless it has just ended

@@ -141,9 +141,14 @@ void hf_streams_reap(struct hf_streams *streams)
             HF_CONTAINER(streams->failed.next, struct hf_stream, failed));
 }
 
+static bool has_failed(const struct hf_stream *stream)
+{
+    return hf_dlist_is_linked(&stream->failed);
+}
+
 static void fail_stream(struct hf_stream *stream)
 {
-    if (!hf_dlist_is_linked(&stream->failed))
+    if (!has_failed(stream))
         hf_dlist_push_back(&stream->streams->failed, &stream->failed);
 }
 
@@ -249,20 +254,25 @@ static int write_now(struct hf_stream *stream, const void *data, size_t size)
     return written == UV_EAGAIN ? 0 : written;
 }
 
+static void keep_output(struct hf_stream *stream, const void *data, size_t size)
+{
+    stream->has_overflowed =
+        hf_stream_unsent(stream) + size > stream->kind->unsent_max;
+    if (!stream->has_overflowed)
+        hf_buf_raw(&stream->waiting, data, size);
+}
+
 void hf_stream_send(struct hf_stream *stream, const void *data, size_t size)
 {
-    int written = 0;
+    int written;
 
-    if (stream->is_closing || size == 0)
+    if (stream->is_closing || has_failed(stream) || size == 0)
         return;
     written = write_now(stream, data, size);
-    if (written < 0) {
-        fail_stream(stream);
-        return;
-    }
-    hf_buf_raw(&stream->waiting, (const char *)data + written,
-               size - (size_t)written);
-    if (stream->waiting.failed) {
+    if (written >= 0)
+        keep_output(stream, (const char *)data + written,
+                    size - (size_t)written);
+    if (written < 0 || stream->has_overflowed || stream->waiting.failed) {
         fail_stream(stream);
         return;
     }

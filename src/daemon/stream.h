@@ -6,9 +6,11 @@
  * closed first.
  *
  * Output is written at once as far as the socket takes it; the rest is kept and
- * written later. The node limits how much is kept. If a stream fails while it
- * sends, hf_streams_reap() reports that later, because the node must not be
- * called back from inside its own calls. */
+ * written later. A stream fails if more than `unsent_max` bytes would be kept:
+ * a process that is stopped does not read, and does not close its connections
+ * either. If a stream fails while it sends, hf_streams_reap() reports that
+ * later, because the node must not be called back from inside its own
+ * calls. */
 #ifndef HF_DAEMON_STREAM_H
 #define HF_DAEMON_STREAM_H
 
@@ -26,8 +28,9 @@ typedef void hf_stream_fn(struct hf_stream *stream);
 
 struct hf_stream_kind {
     hf_stream_data_fn *on_data;
-    hf_stream_fn *on_end;  /* end of input, or an error; then closed */
-    hf_stream_fn *on_sent; /* unsent output has become less; may be NULL */
+    hf_stream_fn *on_end;  /* end of input, or an error; it is closed next */
+    hf_stream_fn *on_sent; /* kept output was written; may be NULL */
+    size_t unsent_max;     /* bytes of output that are kept at most */
 };
 
 struct hf_stream {
@@ -42,6 +45,7 @@ struct hf_stream {
     struct hf_buf writing; /* bytes that libuv is writing */
     struct hf_buf waiting; /* bytes to write after `writing` */
     bool is_writing, is_closing;
+    bool has_overflowed; /* failed because of `unsent_max` */
 };
 
 struct hf_streams {
@@ -64,8 +68,8 @@ enum hf_err hf_streams_init(struct hf_streams *streams, uv_loop_t *loop);
 void hf_streams_fini(struct hf_streams *streams);
 void hf_streams_close_all(struct hf_streams *streams);
 
-/* Report and close the streams that failed while sending, or when reading was
- * to start again. */
+/* Report and close the streams that failed while sending, or when
+ * hf_stream_pause() started to read again. */
 void hf_streams_reap(struct hf_streams *streams);
 
 /* Make a stream that is not connected. Returns NULL if memory is exhausted or
@@ -83,6 +87,8 @@ int hf_stream_begin(struct hf_stream *stream);
 /* Stop reading if `stop`, else read again. */
 void hf_stream_pause(struct hf_stream *stream, bool stop);
 
+/* Write `data`, or keep a copy and write it later. Data that is sent to a
+ * stream after it has failed is dropped. */
 void hf_stream_send(struct hf_stream *stream, const void *data, size_t size);
 
 /* How many bytes wait for the socket. */

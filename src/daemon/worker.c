@@ -19,7 +19,10 @@ static void *daemon_worker_main(void *arg)
         worker->run(worker->arg);
         (void)pthread_mutex_lock(&worker->mutex);
         worker->ended = true;
+        (void)pthread_mutex_unlock(&worker->mutex);
+        /* Unlocked, because the loop locks the mutex when it wakes up. */
         (void)uv_async_send(&worker->finished);
+        (void)pthread_mutex_lock(&worker->mutex);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     return NULL;
@@ -66,8 +69,9 @@ void hf_worker_start(struct hf_worker *worker, void (*run)(void *arg),
     worker->done = done;
     worker->arg = arg;
     worker->queued = true;
-    (void)pthread_cond_signal(&worker->changed);
     (void)pthread_mutex_unlock(&worker->mutex);
+    /* Unlocked, because the thread locks the mutex when it wakes up. */
+    (void)pthread_cond_signal(&worker->changed);
 }
 
 void hf_worker_close(struct hf_worker *worker)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""holdfastd, from outside: its command line, its directory, and whatever may
-come in at its two ports.
+"""holdfastd, from outside: its command line, its directory, and what arrives
+at its two ports.
 
     process.py COMMAND [CASE...]
 
@@ -11,122 +11,21 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import time
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
-sys.path.insert(0, os.path.join(ROOT, 'tests', 'cli'))
-from cases import (HOLDFAST, LIMIT, Skip, case, check,  # noqa: E402
-                   environment, equal, main, read, tool, until)
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from nodes import (DAEMON, ID, ROOT, closes, cluster,  # noqa: E402
+                   daemon, leader_of, node)
+from cases import (case, check, equal, main, read, tool,  # noqa: E402
+                   until)
 
-DAEMON = os.path.join(os.path.dirname(HOLDFAST), 'holdfastd')
-ID = '00112233445566778899aabbccddeeff'
+REFUSAL = b'-LIMIT this node has too many connections\r\n'
 PAGE = os.path.join(ROOT, 'docs', 'man', 'holdfastd.8')
-
-
-def daemon(*args, wanted=0):
-    """Run holdfastd to its end. Returns its stdout, or stderr if it failed."""
-    if not os.path.exists(DAEMON):
-        raise Skip('this build has no holdfastd')
-    done = subprocess.run([DAEMON, *args], env=environment(), timeout=LIMIT,
-                          stdin=subprocess.DEVNULL, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    equal(done.returncode, wanted, args, done.stderr.decode())
-    return done.stdout.decode() if wanted == 0 else done.stderr.decode()
-
-
-def free_ports(count):
-    """Ports that the kernel does not give to outgoing connections."""
-    ports = []
-    while len(ports) < count:
-        port = random.randrange(15000, 20000)
-        with contextlib.suppress(OSError), socket.create_server(
-                ('127.0.0.1', port)):
-            ports += [port] if port not in ports else []
-    return ports
-
-
-class Node:
-    """A node, alone in its cluster unless `members` has others."""
-
-    def __init__(self, folder, number=1, members=None):
-        self.dir = os.path.join(folder, f'node-{number}')
-        self.number = number
-        self.members = members or {1: tuple(free_ports(2))}
-        self.peer, self.client = self.members[number]
-        self.process = None
-
-    def init(self, *more, wanted=0):
-        members = [f'--member={i}=127.0.0.1:{peer},127.0.0.1:{client}'
-                   for i, (peer, client) in self.members.items()]
-        return daemon('--dir', self.dir, '--init', '--cluster', ID, '--node',
-                      str(self.number), *members, *more, wanted=wanted)
-
-    def start(self, *more):
-        """Start the node, and wait until it accepts connections."""
-        ready, written = os.pipe()
-        with open(self.dir + '.log', 'ab') as log:
-            self.process = subprocess.Popen(
-                [DAEMON, '--dir', self.dir, '--ready-fd', str(written), *more],
-                env=environment(), stdin=subprocess.DEVNULL, stderr=log,
-                pass_fds=[written])
-        os.close(written)
-        with open(ready, 'rb') as pipe:
-            equal(pipe.read(), b'ready\n', self.log())
-        return self
-
-    def log(self):
-        return read(self.dir + '.log')
-
-    def stop(self, number=signal.SIGTERM, wanted=0):
-        self.process.send_signal(number)
-        equal(self.process.wait(LIMIT), wanted, self.log())
-
-    def close(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-    def connect(self, port=None):
-        return socket.create_connection(('127.0.0.1', port or self.client),
-                                        timeout=LIMIT)
-
-    def answers(self):
-        with self.connect() as link:
-            link.sendall(b'*1\r\n$4\r\nPING\r\n')
-            return link.recv(64) == b'+PONG\r\n'
-
-    def check_alive(self):
-        check(self.answers(), self.log())
-        equal(self.process.poll(), None, self.log())
-
-
-@contextlib.contextmanager
-def node(start=True):
-    if not os.path.exists(DAEMON):
-        raise Skip('this build has no holdfastd')
-    with tempfile.TemporaryDirectory(prefix='holdfast-') as folder:
-        new = Node(folder)
-        try:
-            if start:
-                new.init()
-                new.start()
-            yield new
-        finally:
-            new.close()
-
-
-def closes(link):
-    """Whether the other side closes the connection; reads what it sends."""
-    try:
-        while link.recv(65536):
-            pass
-    except ConnectionError:
-        pass
-    return True
 
 
 # ---- The command line -------------------------------------------------------
@@ -140,6 +39,10 @@ def a_wrong_command_line_is_refused():
                        (('--dir', 'd', '--init'), '--init requires'),
                        (('--dir', 'd', '--node', '1'), 'are for --init'),
                        (('--dir', 'd', '--node', 'x'), 'not a number'),
+                       (('--dir', 'd', '--node', '0'), 'begin at 1'),
+                       (('--dir', 'd', '--election-ms', '0'), 'number from 1'),
+                       (('--dir', 'd', '--heartbeat-ms=0'), 'number from 1'),
+                       (('--dir', 'd', '--table-mib', '0'), 'number from 1'),
                        (('--dir', 'd', '--cluster', 'x'), '32 hexadecimal'),
                        (('--dir', 'd', '--member', 'x'), 'ID=PEER,CLIENT')):
         shown = daemon(*args, wanted=64)
@@ -238,9 +141,62 @@ def a_damaged_configuration_is_refused():
                 file.write(bad)
             shown = daemon('--dir', n.dir, wanted=69)
             check(text in shown, bad[:200], shown)
+            check('another member' in shown or 'Upgrade' in shown or
+                  'Restore' in shown or 'Check' in shown, shown)
+        os.remove(path)
+        check('Copy the file' in daemon('--dir', n.dir, wanted=69))
         with open(path, 'w', encoding='ascii') as file:
-            file.write(good + '# a comment\n')
+            file.write(good.replace('\n', ' \r\n') + '\n# a comment\n')
         n.start()
+
+
+@case
+def a_damaged_log_is_reported_once_with_the_next_step():
+    with node() as n:
+        check(n.answers())
+        until(lambda: n.status()['leader'] == 1, 'a leader')
+        n.stop()
+        name = min(f for f in os.listdir(n.dir) if f.startswith('log-'))
+        with open(os.path.join(n.dir, name), 'r+b') as file:
+            file.truncate(1000)
+        shown = daemon('--dir', n.dir, wanted=69)
+        equal(shown.count(name), 1, shown)
+        check('Keep this node stopped' in shown, shown)
+        check('adding members is not supported yet.\n' in shown, shown)
+
+
+def damage(path):
+    """Change the first bytes of both halves of a file."""
+    with open(path, 'r+b') as file:
+        for offset in (0, os.path.getsize(path) // 2):
+            file.seek(offset)
+            file.write(b'damaged!')
+
+
+@case
+def a_file_that_is_lost_is_named_with_the_next_step():
+    with node() as n:
+        until(lambda: n.status()['leader'] == 1, 'a leader')
+        n.stop()
+        copy = n.dir + '.copy'
+        shutil.copytree(n.dir, copy)
+        first = min(f for f in os.listdir(copy) if f.startswith('log-'))
+        for name in (first, 'identity', 'incarnation'):
+            for harm in (damage, os.remove):
+                harm(os.path.join(n.dir, name))
+                shown = daemon('--dir', n.dir, wanted=69)
+                check(name in shown or 'segment' in shown, shown)
+                check('Keep this node stopped' in shown, shown)
+                # It does not start at the second attempt, either.
+                equal(daemon('--dir', n.dir, wanted=69).count('Keep this'), 1)
+                shutil.rmtree(n.dir)
+                shutil.copytree(copy, n.dir)
+        damage(os.path.join(n.dir, first))
+        with open(os.path.join(n.dir, 'snapshot-' + '0' * 15 + '1'), 'w',
+                  encoding='ascii') as file:
+            file.write('x')
+        shown = daemon('--dir', n.dir, wanted=69)
+        check('truncated. Keep this node stopped' in shown, shown)
 
 
 @case
@@ -252,6 +208,50 @@ def ports_in_use_are_named():
                 shown = daemon('--dir', n.dir, wanted=69)
                 check(f'127.0.0.1:{port}: another process' in shown, shown)
         n.start().check_alive()
+
+
+def descriptors(process):
+    """{number: file} of the descriptors of a process, without those that it
+    closes meanwhile."""
+    folder = f'/proc/{process.pid}/fd'
+    files = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            files[int(name)] = os.readlink(os.path.join(folder, name))
+    return files
+
+
+@case
+def a_ready_descriptor_must_be_open():
+    """It would become that of a file of the node."""
+    with node() as n:
+        numbers = list(descriptors(n.process))
+        check(len(numbers) > 10, numbers)
+        n.stop()
+        for number in set(range(3, max(numbers) + 10)):
+            shown = daemon('--dir', n.dir, '--ready-fd', str(number),
+                           wanted=64)
+            check(f'descriptor {number} is not open' in shown, shown)
+        n.start()
+
+
+@case
+def closed_standard_descriptors_are_not_used_for_files():
+    with node() as n:
+        n.stop()
+        n.process = subprocess.Popen(
+            ['sh', '-c', 'exec "$0" --dir "$1" 0<&- 1>&- 2>&-', DAEMON, n.dir])
+        until(n.listens, 'the node')
+        opened = descriptors(n.process)
+        equal([opened[fd] for fd in (0, 1, 2)], ['/dev/null'] * 3)
+        n.stop()
+        process = n.spawn('--ready-fd', '2')
+        n.process = process
+        until(n.listens, 'the node')
+        until(lambda: descriptors(process)[2] == '/dev/null', 'fd 2')
+        n.stop()
+        check(n.log().endswith('ready\n'), n.log())
+        n.start()
 
 
 @case
@@ -278,6 +278,22 @@ def a_killed_node_starts_again():
 
 
 @case
+def a_request_sees_the_time_of_its_arrival():
+    """It does not see the time of the last turn, before the node was idle."""
+    with node() as one, one.connect() as link:
+        link.sendall(b'LOCK k 60000\r\n')
+        check(link.recv(256).startswith(b'*'), one.log())
+        held = time.monotonic()
+        for _ in range(5):
+            time.sleep(0.09)
+            least = (time.monotonic() - held) * 1000 - 2
+            link.sendall(b'READ k LOCAL\r\n')
+            shown = re.search(rb'held_ms\r\n:(\d+)', link.recv(1024))
+            check(int(shown.group(1)) >= least, shown.group(), least)
+
+
+# GO-33, G2-14: changes of the role are reported.
+@case
 def events_are_reported_on_stderr():
     with node() as n:
         until(lambda: 'leader in term' in n.log(), 'an election')
@@ -286,6 +302,50 @@ def events_are_reported_on_stderr():
             check(re.match(r'\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z node 1: ', line),
                   line)
         check(f'ready: clients at 127.0.0.1:{n.client}, ' in n.log(), n.log())
+
+
+def roles_of(n, since=0):
+    """The roles that a node has reported, without repeats: [(role, leader)]."""
+    found = []
+    for role, leader in re.findall(
+            r' (follower|candidate|leader) in term \d+, leader (\d+)\n',
+            n.log()[since:]):
+        if (role, int(leader)) not in found[-1:]:
+            found.append((role, int(leader)))
+    return found
+
+
+def replace_leader(nodes):
+    """Kill the leader, and start it again. Returns what its successor reports
+    meanwhile; or nothing if that had become the leader before, because the
+    machine stopped the processes for long."""
+    old = leader_of(nodes)
+    rest = [n for n in nodes if n is not old]
+    until(lambda: all(('follower', old.number) in roles_of(n) for n in rest),
+          'the followers')
+    check(('leader', old.number) in roles_of(old), old.log())
+    before = {n: len(n.log()) for n in nodes}
+    old.stop(signal.SIGKILL, wanted=-signal.SIGKILL)
+    until(lambda: leader_of(rest), 'another leader')
+    new = leader_of(rest)
+    until(lambda: ('leader', new.number) in roles_of(new), 'its report')
+    other = next(n for n in rest if n is not new)
+    until(lambda: ('follower', new.number) in roles_of(other), 'its follower')
+    old.start()
+    until(lambda: ('follower', new.number) in roles_of(old, before[old]),
+          'the node that is back')
+    return [role for role, _ in roles_of(new, before[new])]
+
+
+# G2-14
+@case
+def nodes_report_how_a_killed_leader_is_replaced():
+    with cluster() as nodes:
+        roles = []
+        while 'leader' not in roles:
+            until(lambda: leader_of(nodes), 'a leader')
+            roles = replace_leader(nodes)
+        check('candidate' in roles[:roles.index('leader')], roles)
 
 
 # ---- Hostile input ----------------------------------------------------------
@@ -355,18 +415,58 @@ def a_client_that_never_reads_is_cut_off():
         try:
             for _ in range(1000):
                 link.sendall(request)
-                # In another turn of its loop the node answers this.
+                # The answer shows that the node has had another turn.
                 other.sendall(b'*1\r\n$4\r\nPING\r\n')
                 equal(other.recv(64), b'+PONG\r\n')
             check(False, 'the node keeps 60 MB of output')
         except ConnectionError:
             n.check_alive()
+        other.sendall(b'INFO\r\n')
+        shown = other.recv(65536).decode()
+        check('connections_slow:1\r\n' in shown, 'the node cut it off', shown)
+
+
+def received(link):
+    """What arrives until the other side closes the connection."""
+    with link.makefile('rb') as file:
+        return file.read()
+
+
+# The limit of the process leaves descriptors for the node itself.
+@case
+def the_limit_on_open_files_limits_the_clients():
+    with node(start=False) as n, contextlib.ExitStack() as stack:
+        n.init()
+        n.start(through=(tool('prlimit'), '--nofile=300:300'))
+        served = stack.enter_context(n.connect())
+        limit = int(n.info(served)['maxclients'])
+        check(100 <= limit < 300, limit)
+        for _ in range(limit - 1):
+            link = stack.enter_context(n.connect())
+            link.sendall(b'PING\r\n')
+            equal(link.recv(64), b'+PONG\r\n')
+        for _ in range(20):
+            with n.connect() as link:
+                equal(received(link), REFUSAL)
+        shown = n.info(served)
+        equal(shown['connections_refused'], '20')
+        equal(shown['connected_clients'], str(limit))
+
+
+@case
+def refused_peers_are_counted():
+    with node() as n:
+        for _ in range(3):
+            with n.connect(n.peer) as link:
+                link.sendall(b'PING\r\n')
+                check(closes(link))
+        equal(n.info()['links_refused'], '3')
 
 
 @case
 def no_free_descriptor_is_survived():
     with node() as n, contextlib.ExitStack() as stack:
-        # The log opens files only while it makes these.
+        # The log needs descriptors until it has made these.
         until(lambda: {'reserve', 'spare'} <= {
             name.partition('-')[0] for name in os.listdir(n.dir)},
               'the reserve of the log')
@@ -378,11 +478,45 @@ def no_free_descriptor_is_survived():
         old = resource.prlimit(n.process.pid, resource.RLIMIT_NOFILE,
                                (used, hard))
         links = [stack.enter_context(n.connect()) for _ in range(50)]
-        check(closes(links[-1]), 'it is accepted and closed')
+        equal(received(links[-1]), REFUSAL, 'it is accepted and refused')
+        served.sendall(b'*1\r\n$4\r\nPING\r\n')
+        equal(served.recv(64), b'+PONG\r\n')
+        shown = n.info(served)
+        check(int(shown['connections_refused']) >= 40, shown)
+        resource.prlimit(n.process.pid, resource.RLIMIT_NOFILE, old)
+        n.check_alive()
+
+
+def spare_descriptors(n):
+    """The number of descriptors that a node can close to refuse with."""
+    folder = f'/proc/{n.process.pid}/fd'
+    count = 0
+    for fd in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(f'{folder}/{fd}') == '/dev/null'
+    return count
+
+
+@case
+def connections_wait_without_any_descriptor():
+    with node() as n, contextlib.ExitStack() as stack:
+        served = stack.enter_context(n.connect())
+        served.sendall(b'*1\r\n$4\r\nPING\r\n')
+        equal(served.recv(64), b'+PONG\r\n')
+        hard = resource.prlimit(n.process.pid, resource.RLIMIT_NOFILE)[1]
+        old = resource.prlimit(n.process.pid, resource.RLIMIT_NOFILE,
+                               (3, hard))
+        spares = spare_descriptors(n)
+        links = [stack.enter_context(n.connect()) for _ in range(20)]
+        for link in links:
+            link.sendall(b'*1\r\n$4\r\nPING\r\n')
+        # With the spare one, and the old limit, it would refuse a connection.
+        until(lambda: spare_descriptors(n) < spares, 'the spare descriptor')
         served.sendall(b'*1\r\n$4\r\nPING\r\n')
         equal(served.recv(64), b'+PONG\r\n')
         resource.prlimit(n.process.pid, resource.RLIMIT_NOFILE, old)
-        n.check_alive()
+        for link in links:
+            equal(link.recv(64), b'+PONG\r\n')
 
 
 if __name__ == '__main__':
