@@ -11,8 +11,10 @@
 #include "core/snapshot.h"
 #include "lib/pair.h"
 #include "log/record.h"
+#include "node/packet.h"
 #include "raft/membership.h"
 #include "raft/message.h"
+#include "wire/mux.h"
 
 static const char *folder;
 
@@ -125,6 +127,197 @@ static void write_streams(void)
 
     for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++)
         write_numbered("fuzz_resp", (int)i, streams[i], strlen(streams[i]));
+}
+
+/* Add what a client sends to fuzz_clients, over the connection `conn`. */
+static void add_input(struct hf_buf *buf, unsigned conn, const void *data,
+                      size_t size)
+{
+    const uint8_t *at = data;
+
+    while (size > 0) {
+        size_t part = size < 255 ? size : 255;
+
+        hf_buf_u8(buf, (uint8_t)((conn - 1) << 3 | 5));
+        hf_buf_u8(buf, (uint8_t)part);
+        hf_buf_raw(buf, at, part);
+        at += part;
+        size -= part;
+    }
+}
+
+/* Add an action of fuzz_clients with its argument. */
+static void add_action(struct hf_buf *buf, uint8_t kind, uint8_t argument)
+{
+    hf_buf_u8(buf, kind);
+    hf_buf_u8(buf, argument);
+}
+
+/* Add a MUX client that opens a session and locks "k". */
+static void add_mux_client(struct hf_buf *input, unsigned conn, bool queue)
+{
+    struct hf_mux_request request = {
+        .id = 1,
+        .verb = HF_VERB_OPEN,
+        .secret = {{(uint8_t)conn}},
+        .label = {"label", 5},
+    };
+    const struct hf_command lock = {
+        .kind = HF_COMMAND_LOCK,
+        .session = conn,
+        .sequence = 1,
+        .done = 1,
+        .key = {"k", 1},
+        .nonce = {{(uint8_t)conn}},
+        .lease_ms = 1000,
+        .queue = queue,
+    };
+    struct hf_buf command = {0};
+    struct hf_buf bytes = {0};
+
+    hf_mux_write_hello(&bytes);
+    hf_mux_request_encode(&request, &bytes);
+    hf_command_encode(&lock, HF_VERSION_NEWEST, &command);
+    request = (struct hf_mux_request){
+        .id = 2,
+        .verb = HF_VERB_DO,
+        .remaining_ms = 1000,
+        .command = {command.data, command.size},
+    };
+    hf_mux_request_encode(&request, &bytes);
+    add_input(input, conn, bytes.data, bytes.size);
+    hf_buf_fini(&command);
+    hf_buf_fini(&bytes);
+}
+
+static void write_clients(void)
+{
+    static const char *const texts[] = {
+        "PING\r\nECHO a\r\nCOMMAND\r\nHELLO 1\r\nINFO\r\nSTATUS\r\nQUIT\r\n",
+        "LOCK k 1000 NONCE 000000000000000000000000000000aa VALUE v NOTE n\r\n"
+        "RENEW k 000000000000000000000000000000aa 1 1000\r\n"
+        "UPDATE k 000000000000000000000000000000aa 1 w IF v\r\n"
+        "UNLOCK k 000000000000000000000000000000aa 1\r\n",
+        "LOCK k 1000\r\nREAD k\r\nREAD k LOCAL\r\nLIST\r\n"
+        "LIST k AFTER 0 COUNT 1\r\nFORCE k 1\r\nFORCE k 1 NOW\r\n"
+        "LOOKUP k 000000000000000000000000000000aa\r\n"
+        "CANCEL k 000000000000000000000000000000aa\r\n",
+        "LOCK k 60000 WAIT 20000\r\n",
+        "WATCH k FROM 1\r\nPING\r\nUNWATCH\r\n",
+        "*100000000\r\n",
+        "*2\r\n$4\r\nREAD\r\n$100000\r\n",
+        "HELLO 1 MUX\r\n1 WATCH 1 k 1 0\r\n2 LIST k 1\r\n3 READ k 0\r\n"
+        "4 UNWATCH 1\r\n5 STATUS\r\n6 PING\r\n7 DETACH\r\n8 NONSENSE\r\n"
+        "9 LOOKUP k 000000000000000000000000000000aa 1\r\nPING\r\n",
+    };
+    const size_t count = sizeof(texts) / sizeof(texts[0]);
+
+    for (size_t i = 0; i < 2 * count; i++) {
+        struct hf_buf input = {0};
+
+        add_input(&input, 2, "LOCK k 2000\r\n", 13);
+        if (i >= count) { /* with a MUX client that waits, and with faults */
+            add_mux_client(&input, 3, true);
+            add_action(&input, 3, (uint8_t)(i * 37));
+        }
+        add_input(&input, 1, texts[i % count], strlen(texts[i % count]));
+        add_action(&input, 2, (uint8_t)(32 * (i % 3)));
+        add_action(&input, 1, 60);
+        add_action(&input, 3, 0);
+        add_action(&input, 1, 255);
+        if (i % 4 == 3)
+            hf_buf_u8(&input, 4); /* restore a snapshot */
+        write_numbered("fuzz_clients", (int)i, input.data, input.size);
+        hf_buf_fini(&input);
+    }
+}
+
+/* Add a message for fuzz_peers, in a frame of a member. */
+static void add_message(struct hf_buf *input, enum hf_packet_kind kind,
+                        struct hf_buf *message)
+{
+    hf_buf_u8(input, (uint8_t)kind);
+    hf_buf_u8(input, (uint8_t)message->size);
+    hf_buf_raw(input, message->data, message->size);
+    message->size = 0;
+}
+
+static void add_raft_messages(struct hf_buf *input, struct hf_buf *message,
+                              int kind)
+{
+    static const struct hf_entry entries[] = {{2, HF_ENTRY_BARRIER, {NULL, 0}}};
+    struct hf_message raft = {
+        .kind = (enum hf_message_kind)kind,
+        .term = 2,
+        .version = 1,
+    };
+
+    if (raft.kind == HF_MESSAGE_APPEND)
+        raft.append = (struct hf_message_append){0, 0, 0, entries, 1};
+    hf_message_encode(message, &raft);
+    add_message(input, HF_PACKET_RAFT, message);
+}
+
+static void add_packets(struct hf_buf *input, struct hf_buf *message)
+{
+    const struct hf_packet_forward forward = {1, 1000, {"\1\3", 2}};
+    const struct hf_packet_reply reply = {.number = 1, .is_leader = true};
+    const struct hf_packet_read_reply read = {1, true, 1};
+    const struct hf_node_grant grant = {.session = 1, .token = 1};
+    const struct hf_packet_snapshot part = {2, 5, 2, 100, 0, {"abc", 3}};
+    const struct hf_packet_snapshot_ack ack = {5, 3};
+
+    hf_packet_encode_forward(message, &forward);
+    add_message(input, HF_PACKET_FORWARD, message);
+    hf_packet_encode_reply(message, &reply);
+    add_message(input, HF_PACKET_REPLY, message);
+    hf_buf_u64(message, 7);
+    add_message(input, HF_PACKET_READ, message);
+    hf_packet_encode_read_reply(message, &read);
+    add_message(input, HF_PACKET_READ_REPLY, message);
+    hf_buf_u64(message, 7);
+    add_message(input, HF_PACKET_ATTACH, message);
+    hf_buf_u64(message, 7);
+    add_message(input, HF_PACKET_DETACH, message);
+    hf_packet_encode_push(message, &grant);
+    add_message(input, HF_PACKET_PUSH, message);
+    hf_packet_encode_snapshot(message, &part);
+    add_message(input, HF_PACKET_SNAPSHOT, message);
+    hf_packet_encode_ack(message, &ack);
+    add_message(input, HF_PACKET_SNAPSHOT_ACK, message);
+}
+
+/* The first byte selects bytes of a stranger (0 or 2) or messages of a member
+ * (1). */
+static void write_peers(void)
+{
+    static const char *const strange[] = {
+        "\2\xff\xff\xff\xff",
+        "\2\x10\1\1\1 sixteen bytes...",
+        "\2PING\r\n",
+    };
+    struct hf_buf message = {0};
+    int number = 0;
+
+    for (; number < 3; number++)
+        write_numbered("fuzz_peers", number, strange[number],
+                       strlen(strange[number]));
+    for (int kind = HF_MESSAGE_HELLO; kind <= HF_MESSAGE_LEADER_LOST + 1;
+         kind++) {
+        struct hf_buf input = {0};
+
+        hf_buf_u8(&input, 1);
+        if (kind > HF_MESSAGE_LEADER_LOST)
+            add_packets(&input, &message);
+        else
+            add_raft_messages(&input, &message, kind);
+        add_action(&input, 0, 250); /* time passes */
+        add_action(&input, 0, 250);
+        add_packets(&input, &message);
+        write_numbered("fuzz_peers", number++, input.data, input.size);
+        hf_buf_fini(&input);
+    }
+    hf_buf_fini(&message);
 }
 
 /* Add a write for fuzz_arena. The kinds are: 0 an entry, 1 a snapshot, 2 a
@@ -286,6 +479,8 @@ int main(int argc, char **argv)
     write_commands();
     write_urls();
     write_streams();
+    write_clients();
+    write_peers();
     write_tables();
     write_raft_messages();
     write_logs();
