@@ -16,6 +16,7 @@ _holdfast_options() { # VERB
     ls) echo "--keys $common" ;;
     cluster) echo "--nodes --dir $common" ;;
     status) echo "--dir $common" ;;
+    torture) echo "--ttl --for --clients --keys --kill --history --seed $common" ;;
     *) echo "$common" ;;
     esac
 }
@@ -25,11 +26,13 @@ _holdfast_schemes() {
         'mongodb:// mongodb+srv://'
 }
 
-# Whether the option takes a value.
+# Whether the option takes a value. --keys does for `torture`, not for `ls`.
 _holdfast_has_value() { # OPTION
     case $1 in
+    --keys) [[ ${words[0]-} == torture ]] ;;
     --ttl | --wait | -w | --conflict-exit-code | -E | --command | -c | --value | --expect | \
-        --note | --token | --from | --kinds | --count | --nodes | --dir | --url) ;;
+        --note | --token | --from | --kinds | --count | --nodes | --dir | --url | \
+        --for | --clients | --history | --seed) ;;
     *) return 1 ;;
     esac
 }
@@ -81,9 +84,9 @@ _holdfast_command() {
 
 _holdfast_choices() { # PREVIOUS CURRENT
     local verbs='run lock unlock renew update show ls wait watch force doctor
-        cluster status help version'
+        cluster status torture help version'
     case $1 in
-    --ttl | --wait | -w) echo '500ms 5s 30s 5m 1h' ;;
+    --ttl | --wait | -w | --for) echo '500ms 5s 30s 5m 1h' ;;
     --kinds)
         echo 'granted renewed updated released expired forced queued' \
             'withdrawn dropped'
@@ -92,18 +95,19 @@ _holdfast_choices() { # PREVIOUS CURRENT
     --conflict-exit-code | -E) echo '0 1 75' ;;
     --nodes) echo '1 3 5' ;;
     --dir) compgen -d -- "$2" ;;
-    --value | --expect | --note | --token | --from | --count) ;;
+    --history) compgen -f -- "$2" ;;
+    --value | --expect | --note | --token | --from | --count | --clients | --seed) ;;
     *)
         if [[ $2 == -* ]]; then
             _holdfast_options "${words[0]-}"
         elif [[ ${#words[@]} -eq 0 || "${words[*]}" == help ]]; then
             echo "$verbs"
-        elif [[ "${words[*]}" == doctor || "${words[*]}" == status ]]; then
+        elif [[ "${words[*]}" =~ ^(doctor|status|torture)$ ]]; then
             _holdfast_schemes
         elif [[ "${words[*]}" == cluster ]]; then
             echo 'up down'
         elif [[ ${#words[@]} -eq 1 &&
-            ! ${words[0]} =~ ^(version|cluster|status)$ ]]; then
+            ! ${words[0]} =~ ^(version|cluster|status|torture)$ ]]; then
             _holdfast_keys "$2"
         fi
         ;;

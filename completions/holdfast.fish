@@ -7,14 +7,18 @@ set -g __holdfast_schemes memory: file: raft:// redis:// redis+unix:// \
 # The words before the cursor that are not options; the first is "holdfast".
 function __holdfast_words
     set -l skip
+    set -l verb
     for word in (commandline -opc)
         if test -n "$skip"
             set skip
         else if contains -- $word --url --ttl --wait -w --conflict-exit-code -E \
                 --command -c --value --expect --note --token --from --kinds --count \
-                --nodes --dir
+                --nodes --dir --for --clients --history --seed
+            set skip yes
+        else if test "$word" = --keys; and test "$verb" = torture
             set skip yes
         else if not string match -q -- '-*' $word
+            test "$word" = torture; and set verb torture
             echo $word
         end
     end
@@ -54,7 +58,7 @@ end
 function __holdfast_wants_key
     set -l words (__holdfast_words)
     test (count $words) -eq 2
-    and not contains -- $words[2] help version doctor status cluster
+    and not contains -- $words[2] help version doctor status cluster torture
 end
 
 function __holdfast_keys
@@ -76,15 +80,16 @@ complete -c holdfast -n __holdfast_needs_verb -a '(__holdfast_verbs)'
 complete -c holdfast -n '__holdfast_previous help' -a '(__holdfast_verbs)'
 complete -c holdfast -n 'string match -q -- "-*" (commandline -ct); and not __holdfast_in_command' \
     -a '(__holdfast_options)'
-complete -c holdfast -n '__holdfast_previous --url doctor status' \
+complete -c holdfast -n '__holdfast_previous --url doctor status torture' \
     -a '$__holdfast_schemes'
-complete -c holdfast -n '__holdfast_previous --ttl --wait -w' \
+complete -c holdfast -n '__holdfast_previous --ttl --wait -w --for' \
     -a '500ms 5s 30s 5m 1h'
 complete -c holdfast -n '__holdfast_previous --kinds' \
     -a 'granted renewed updated released expired forced queued withdrawn dropped'
 complete -c holdfast -n '__holdfast_previous cluster' -a 'up down'
 complete -c holdfast -n '__holdfast_previous --nodes' -a '1 3 5'
 complete -c holdfast -n '__holdfast_previous --dir' -a '(__fish_complete_directories)'
+complete -c holdfast -n '__holdfast_previous --history' -F
 complete -c holdfast -n __holdfast_wants_key -a '(__holdfast_keys)'
 complete -c holdfast -n __holdfast_in_command \
     -a '(__fish_complete_subcommand --fcs-skip=2)' -F

@@ -39,7 +39,9 @@ _holdfast() {
       option=
     elif [[ $word == --url=* ]]; then
       url=${word#*=}
-    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count|--nodes|--dir) ]]; then
+    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count|--nodes|--dir|--for|--clients|--history|--seed) ]]; then
+      option=$word
+    elif [[ $word == --keys && $typed[1] == torture ]]; then
       option=$word
     elif [[ $word != -* ]]; then
       typed+=($word)
@@ -49,7 +51,8 @@ _holdfast() {
     --url) _holdfast_urls; return ;;
     --nodes) compadd 1 3 5; return ;;
     --dir) _files -/; return ;;
-    --ttl|--wait|-w) compadd 500ms 5s 30s 5m 1h; return ;;
+    --history) _files; return ;;
+    --ttl|--wait|-w|--for) compadd 500ms 5s 30s 5m 1h; return ;;
     --kinds)
       compadd -S , granted renewed updated released expired forced queued \
         withdrawn dropped
@@ -62,11 +65,11 @@ _holdfast() {
     _holdfast_options $typed[1]
   elif (( $#typed == 0 )) || [[ "$typed" == help ]]; then
     _holdfast_verbs
-  elif [[ "$typed" == (doctor|status) ]]; then
+  elif [[ "$typed" == (doctor|status|torture) ]]; then
     _holdfast_urls
   elif [[ "$typed" == cluster ]]; then
     compadd up down
-  elif (( $#typed == 1 )) && [[ $typed[1] != (version|cluster|status) ]]; then
+  elif (( $#typed == 1 )) && [[ $typed[1] != (version|cluster|status|torture) ]]; then
     _holdfast_keys $url
   fi
 }

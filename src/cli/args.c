@@ -10,6 +10,7 @@
 #include "loop.h"
 #include "number.h"
 #include "text.h"
+#include "torture.h"
 
 #define TTL_MAX_MS (7u * 24 * 3600 * 1000)
 #define WAIT_MAX_MS (HF_FOREVER - 1u)
@@ -78,6 +79,33 @@ static int parse_duration(const struct args *args, enum option option,
     return 0;
 }
 
+/* Parse a number from 1 to `max`. */
+static int parse_count(const struct args *args, enum option option,
+                       const char *value, unsigned max, unsigned *count)
+{
+    uint64_t number;
+    int status = parse_number(args, option, value, max, &number);
+
+    if (!status && number == 0)
+        status =
+            reject_value(args, option, value, "is too small; the minimum is 1");
+    if (!status)
+        *count = (unsigned)number;
+    return status;
+}
+
+/* Parse a duration of at least a millisecond. */
+static int parse_span(const struct args *args, enum option option,
+                      const char *value, uint32_t max_ms, uint32_t *ms)
+{
+    int status = parse_duration(args, option, value, max_ms, ms);
+
+    if (!status && *ms == 0)
+        status = reject_value(args, option, value,
+                              "is too short; the minimum is 1ms");
+    return status;
+}
+
 static int parse_kinds(struct args *args, const char *list)
 {
     args->kinds = 0;
@@ -99,6 +127,35 @@ static int parse_kinds(struct args *args, const char *list)
     }
 }
 
+/* Set an option that takes any text. */
+static void set_text(struct args *args, enum option option, const char *value)
+{
+    if (option == OPTION_NOTE)
+        args->note = value;
+    if (option == OPTION_VALUE)
+        args->value = value;
+    if (option == OPTION_EXPECT)
+        args->expect = value;
+    if (option == OPTION_DIR)
+        args->dir = value;
+    if (option == OPTION_HISTORY)
+        args->history = value;
+}
+
+/* Parse the value of an option of `cluster`, or of one that takes any text. */
+static int parse_cluster_value(struct args *args, enum option option,
+                               const char *value)
+{
+    switch (option) {
+    case OPTION_NODES:
+        return parse_count(args, option, value, CLUSTER_NODES_MAX,
+                           &args->nodes);
+    default:
+        set_text(args, option, value);
+        return 0;
+    }
+}
+
 static int parse_value(struct args *args, enum option option, const char *value)
 {
     uint64_t number;
@@ -108,24 +165,11 @@ static int parse_value(struct args *args, enum option option, const char *value)
     case OPTION_URL:
         args->url = (char *)(uintptr_t)value;
         return 0;
-    case OPTION_NOTE:
-        args->note = value;
-        return 0;
-    case OPTION_VALUE:
-        args->value = value;
-        return 0;
     case OPTION_COMMAND:
         args->in_shell[2] = (char *)(uintptr_t)value;
         return 0;
-    case OPTION_EXPECT:
-        args->expect = value;
-        return 0;
     case OPTION_TTL:
-        status = parse_duration(args, option, value, TTL_MAX_MS, &args->ttl_ms);
-        if (!status && args->ttl_ms == 0)
-            status = reject_value(args, option, value,
-                                  "is too short; the minimum is 1ms");
-        return status;
+        return parse_span(args, option, value, TTL_MAX_MS, &args->ttl_ms);
     case OPTION_WAIT:
         return parse_duration(args, option, value, WAIT_MAX_MS, &args->wait_ms);
     case OPTION_BUSY_STATUS:
@@ -139,20 +183,20 @@ static int parse_value(struct args *args, enum option option, const char *value)
         return parse_number(args, option, value, UINT64_MAX, &args->from);
     case OPTION_COUNT:
         return parse_number(args, option, value, UINT64_MAX, &args->count);
-    case OPTION_NODES:
-        status = parse_number(args, option, value, CLUSTER_NODES_MAX, &number);
-        args->nodes = status ? 0 : (size_t)number;
-        if (!status && number == 0)
-            status = reject_value(args, option, value,
-                                  "is too small; the minimum is 1");
-        return status;
-    case OPTION_DIR:
-        args->dir = value;
-        return 0;
+    case OPTION_FOR:
+        return parse_span(args, option, value, WAIT_MAX_MS, &args->for_ms);
+    case OPTION_CLIENTS:
+        return parse_count(args, option, value, TORTURE_CLIENTS_MAX,
+                           &args->clients);
+    case OPTION_KEY_COUNT:
+        return parse_count(args, option, value, TORTURE_KEYS_MAX,
+                           &args->key_count);
+    case OPTION_SEED:
+        return parse_number(args, option, value, UINT64_MAX, &args->seed);
     case OPTION_KINDS:
         return parse_kinds(args, value);
     default:
-        return 0;
+        return parse_cluster_value(args, option, value);
     }
 }
 
@@ -166,15 +210,16 @@ static void set_flag(struct args *args, enum option option)
     args->held |= option == OPTION_HELD;
     args->now |= option == OPTION_NOW;
     args->keys |= option == OPTION_KEYS;
+    args->kill |= option == OPTION_KILL;
 }
 
 /* ---- Options ------------------------------------------------------------*/
 
 static bool takes_option(const struct args *args, unsigned option)
 {
-    uint32_t set = OPTIONS_COMMON | (args->verb ? args->verb->options : 0);
+    uint64_t set = OPTIONS_COMMON | (args->verb ? args->verb->options : 0);
 
-    return (set & (1u << option)) != 0;
+    return (set & (UINT64_C(1) << option)) != 0;
 }
 
 static int reject_option(const struct args *args, const char *dashes,
@@ -204,7 +249,7 @@ static int parse_long_option(struct args *args, char **argv, int *used)
         option++;
     if (option == OPTION_COUNT_OF)
         return reject_option(args, "--", name, size);
-    args->given |= 1u << option;
+    args->given |= UINT64_C(1) << option;
     if (!options[option].value) {
         if (value)
             return failure_usage(args, "--%.*s takes no value", (int)size,
@@ -235,7 +280,7 @@ static int parse_short_options(struct args *args, char **argv, int *used)
             option++;
         if (option == OPTION_COUNT_OF)
             return reject_option(args, "-", letter, 1);
-        args->given |= 1u << option;
+        args->given |= UINT64_C(1) << option;
         if (!options[option].value) {
             set_flag(args, (enum option)option);
             continue;
@@ -416,10 +461,20 @@ struct hf_key args_key(const struct args *args)
 
 static const char *option_text(const struct verb *verb, unsigned option)
 {
+    if (option == OPTION_TTL && verb == &verb_torture)
+        return "hold each lock for TIME without a renewal; 2s";
     if (option != OPTION_QUIET)
         return options[option].text;
     return verb == &verb_unlock ? "succeed if the lock has already ended"
                                 : "do not report that the key is busy";
+}
+
+/* `cluster` refuses --url: the nodes that it starts make the URL. */
+static bool shows_option(const struct verb *verb, unsigned option)
+{
+    if (option == OPTION_URL && verb == &verb_cluster)
+        return false;
+    return ((verb->options | OPTIONS_COMMON) & (UINT64_C(1) << option)) != 0;
 }
 
 void args_describe(const struct verb *verb)
@@ -428,7 +483,7 @@ void args_describe(const struct verb *verb)
         char name[40];
         char letter[] = "    ";
 
-        if (!((verb->options | OPTIONS_COMMON) & (1u << i)))
+        if (!shows_option(verb, i))
             continue;
         if (options[i].letter)
             memcpy(letter, (char[]){'-', options[i].letter, ',', ' '}, 4);

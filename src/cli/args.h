@@ -1,10 +1,11 @@
 /* args.h - parse the command line.
  *
  * An option means the same for every verb, so there is one table of options,
- * and each verb lists the ones it accepts. Options and words (positional
- * arguments) may come in any order; "--" ends the options, "-" is a word.
- * Options cannot be abbreviated: a script must not change its meaning when a
- * later version adds an option. */
+ * and each verb lists the ones it accepts. Only --keys takes a number for
+ * `torture` and none for `ls`, so it has two rows. Options and words
+ * (positional arguments) may come in any order; "--" ends the options, "-" is a
+ * word. Options cannot be abbreviated: a script must not change its meaning
+ * when a later version adds an option. */
 #ifndef CLI_ARGS_H
 #define CLI_ARGS_H
 
@@ -35,6 +36,12 @@
     X(KINDS, "kinds", 0, "LIST", "only these kinds, such as granted,expired")  \
     X(COUNT, "count", 0, "N", "exit after N events")                           \
     X(KEYS, "keys", 0, NULL, "print only the keys")                            \
+    X(FOR, "for", 0, "TIME", "end after TIME; 1m")                             \
+    X(CLIENTS, "clients", 0, "N", "run N client processes at a time; 8")       \
+    X(KEY_COUNT, "keys", 0, "N", "use N keys at a time; 4")                    \
+    X(KILL, "kill", 0, NULL, "kill clients at random, and start new ones")     \
+    X(HISTORY, "history", 0, "FILE", "write the last history to FILE")         \
+    X(SEED, "seed", 0, "N", "repeat the random choices of the seed N")         \
     X(NODES, "nodes", 0, "N", "the number of nodes of a new cluster; 3")       \
     X(DIR, "dir", 0, "DIR", "the directory of the cluster")                    \
     X(QUIET, "quiet", 'q', NULL, "")                                           \
@@ -50,19 +57,21 @@ enum option {
     OPTION_COUNT_OF,
 };
 
-#define OPTION(id) (1u << OPTION_##id)
+_Static_assert(OPTION_COUNT_OF <= 64, "a set of options has 64 bits");
+
+#define OPTION(id) (UINT64_C(1) << OPTION_##id)
 #define OPTIONS_COMMON                                                         \
     (OPTION(URL) | OPTION(JSON) | OPTION(VERBOSE) | OPTION(HELP))
 
 struct args {
     const struct verb *verb; /* NULL until the verb is parsed */
-    uint32_t given;          /* OPTION(TTL) | ... */
+    uint64_t given;          /* OPTION(TTL) | ... */
 
     char *url; /* points into argv */
     const char *note;
     const char *value;
     const char *expect;
-    bool json, verbose, quiet, close, hold, held, now, keys;
+    bool json, verbose, quiet, close, hold, held, now, keys, kill;
     uint32_t ttl_ms;
     uint32_t wait_ms;   /* 0 with --no-wait; HF_FOREVER without a limit */
     int64_t wait_until; /* end of the wait, by loop_now(); INT64_MAX: none */
@@ -70,9 +79,13 @@ struct args {
     uint64_t token;
     uint64_t from;
     uint64_t count;
-    size_t nodes;    /* 0: not given */
+    unsigned nodes;  /* 0: not given */
     const char *dir; /* NULL: not given */
     uint32_t kinds;
+    uint32_t for_ms;
+    unsigned clients, key_count; /* 0: not given */
+    const char *history;         /* NULL: not given */
+    uint64_t seed;
 
     char **words;
     int word_count;

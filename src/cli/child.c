@@ -112,30 +112,38 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
     return 0;
 }
 
-static bool is_set_user_id(const char *path)
+/* The bit of set-group-ID has this meaning only if the group may execute the
+ * file. */
+static enum child_privilege file_privilege(const char *path)
 {
+    const mode_t set_group = S_ISGID | S_IXGRP;
     struct stat status;
 
-    return !stat(path, &status) && S_ISREG(status.st_mode) &&
-           (status.st_mode & S_ISUID) && status.st_uid != geteuid();
+    if (stat(path, &status) || !S_ISREG(status.st_mode))
+        return CHILD_ORDINARY;
+    if ((status.st_mode & S_ISUID) && status.st_uid != geteuid())
+        return geteuid() == 0 ? CHILD_LEAVES_US : CHILD_OTHER_USER;
+    if ((status.st_mode & set_group) == set_group && status.st_gid != getegid())
+        return CHILD_LEAVES_US;
+    return CHILD_ORDINARY;
 }
 
-bool child_is_privileged(const char *name)
+enum child_privilege child_find_privilege(const char *name)
 {
     const char *path = getenv("PATH");
     char file[4096];
 
-    if (geteuid() == 0 || strchr(name, '/'))
-        return geteuid() != 0 && is_set_user_id(name);
+    if (strchr(name, '/'))
+        return file_privilege(name);
     while (path && *path) {
         size_t size = strcspn(path, ":");
 
         (void)snprintf(file, sizeof(file), "%.*s/%s", (int)size, path, name);
         if (!access(file, X_OK))
-            return is_set_user_id(file);
+            return file_privilege(file);
         path += size + (path[size] == ':');
     }
-    return false;
+    return CHILD_ORDINARY;
 }
 
 /* ---- Signals and states -------------------------------------------------*/

@@ -38,10 +38,15 @@ struct child {
 int child_start(struct child *child, char **argv, const struct loop *loop,
                 bool detached);
 
-/* Returns true if the program `name` is set-user-ID of another user. We may
- * then not be able to signal it, and the kernel does not kill it when this
- * program dies. */
-bool child_is_privileged(const char *name);
+/* What the program `name` becomes if it is executed. The kernel clears the
+ * parent-death signal when a process changes its effective user or group, even
+ * if root executes a program that is set-user-ID to another user. */
+enum child_privilege {
+    CHILD_ORDINARY,
+    CHILD_LEAVES_US,  /* the kernel does not kill it when this program dies */
+    CHILD_OTHER_USER, /* neither that; nor may we be able to signal it */
+};
+enum child_privilege child_find_privilege(const char *name);
 
 /* Send `signal` to the command's process group. Call this only before the
  * command is reaped. */

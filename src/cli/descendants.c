@@ -16,7 +16,7 @@
 
 /* The kernel's limit on the number of processes. With a smaller limit we could
  * miss a process, which would then keep running without the lock. */
-#define PROCESSES_MAX (4 * 1024 * 1024)
+#define PROCESSES_MAX (4UL * 1024 * 1024)
 #define TICK_NS 10000000 /* the unit of start times, USER_HZ of proc(5) */
 
 struct process {

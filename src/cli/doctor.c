@@ -189,7 +189,8 @@ static void add_caps_findings(struct report *report)
     if (!fleet)
         add_finding(report, false,
                     "locks hold on this machine only: for several machines use "
-                    "redis:, redlock: or mongodb:, with ?require=fleet");
+                    "servers that all of them reach (see URLs in holdfast(3)), "
+                    "with ?require=fleet");
     if (lacks & HF_CAP_FENCE)
         add_finding(report, false,
                     "tokens may repeat: a resource that checks them is not "

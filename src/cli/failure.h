@@ -12,11 +12,12 @@
 
 #include "args.h"
 
-/* Exit statuses: 64 to 78 have the meanings of sysexits.h, 79 and 80 are our
+/* Exit statuses: 64 to 78 have the meanings of sysexits.h, 1, 79 and 80 are our
  * own, and 126 to 128 are used as by a shell. Any other status is that of the
  * command of `run`, or the one that -E sets. */
 enum status {
     STATUS_OK = 0,
+    STATUS_VIOLATION = 1, /* `torture`: the store broke a promise */
     STATUS_USAGE = 64,
     STATUS_MISMATCH = 65,    /* the stored value is not that of --expect */
     STATUS_UNAVAILABLE = 69, /* the store cannot be reached or used */

@@ -7,10 +7,10 @@
 #include "failure.h"
 
 const struct verb *const verbs[] = {
-    &verb_run,    &verb_lock,  &verb_unlock,  &verb_renew,
-    &verb_update, &verb_show,  &verb_ls,      &verb_wait,
-    &verb_watch,  &verb_force, &verb_doctor,  &verb_cluster,
-    &verb_status, &verb_help,  &verb_version, NULL,
+    &verb_run,     &verb_lock,    &verb_unlock, &verb_renew,   &verb_update,
+    &verb_show,    &verb_ls,      &verb_wait,   &verb_watch,   &verb_force,
+    &verb_doctor,  &verb_cluster, &verb_status, &verb_torture, &verb_help,
+    &verb_version, NULL,
 };
 
 const struct verb *verb_find(const char *name)

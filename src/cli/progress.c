@@ -31,18 +31,18 @@ static size_t terminal_width(void)
     return size.ws_col;
 }
 
-/* Truncate `text` before the last column: a line that wraps cannot be
- * overwritten. */
-static void cut_to_width(char *text, size_t columns)
+/* The size of the part of `text` that fits into `columns`. */
+static int size_in_width(const char *text, size_t columns)
 {
-    for (char *c = text; *c; c++) {
+    const char *c = text;
+
+    for (; *c; c++) {
         if (((unsigned char)*c & 0xc0) == 0x80)
             continue;
-        if (columns-- == 0) {
-            *c = '\0';
-            return;
-        }
+        if (columns-- == 0)
+            break;
     }
+    return (int)(c - text);
 }
 
 /* Format the status line. The caller frees the text. */
@@ -68,18 +68,26 @@ static char *describe_wait(const struct hf_info *info, uint32_t position)
     return text;
 }
 
+/* Leave the last column empty: a line that wraps cannot be overwritten. */
+void progress_show_text(struct progress *progress, const char *text)
+{
+    if (!progress->wanted || !is_in_foreground())
+        return;
+    (void)fprintf(stderr, "\r%.*s\033[K",
+                  size_in_width(text, terminal_width() - 1), text);
+    (void)fflush(stderr);
+    progress->shown = true;
+}
+
 void progress_show(struct progress *progress, const struct hf_info *info,
                    uint32_t position)
 {
     char *text;
 
-    if (!progress->wanted || !info->held || !is_in_foreground())
+    if (!progress->wanted || !info->held)
         return;
     text = describe_wait(info, position);
-    cut_to_width(text, terminal_width() - 1);
-    (void)fprintf(stderr, "\r%s\033[K", text);
-    (void)fflush(stderr);
-    progress->shown = true;
+    progress_show_text(progress, text);
     free(text);
 }
 

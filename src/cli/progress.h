@@ -1,4 +1,4 @@
-/* progress.h - a status line on the terminal while we wait for a lock.
+/* progress.h - a status line on the terminal while a command takes long.
  *
  * The line is overwritten in place, and removed at the end. */
 #ifndef CLI_PROGRESS_H
@@ -19,6 +19,9 @@ void progress_init(struct progress *progress, bool wanted);
  * of the terminal. */
 void progress_show(struct progress *progress, const struct hf_info *info,
                    uint32_t position);
+
+/* Show `text`. Nothing is shown in the background of the terminal. */
+void progress_show_text(struct progress *progress, const char *text);
 
 /* Remove the line. */
 void progress_clear(struct progress *progress);

@@ -116,7 +116,7 @@ static void enforce_grace(struct run *run)
     (void)child_signal_all(&run->child, SIGCONT);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_time(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -128,11 +128,12 @@ static int64_t next_wakeup(const struct run *run)
     int64_t kill_at = run->end - margin_ms(run);
 
     if (!run->stopping)
-        return earlier(hf_lock_deadline(run->take.lock) - grace_ms(run),
-                       earlier(run->report_at, take_report_at(&run->take)));
+        return earlier_time(
+            hf_lock_deadline(run->take.lock) - grace_ms(run),
+            earlier_time(run->report_at, take_report_at(&run->take)));
     if (run->killed)
         return now < run->killed_at + REPORT_MS ? soon : now + REPORT_MS;
-    return run->child.reaped ? earlier(soon, kill_at) : kill_at;
+    return run->child.reaped ? earlier_time(soon, kill_at) : kill_at;
 }
 
 /* ---- Processes that are left --------------------------------------------*/
@@ -354,15 +355,21 @@ static bool export_lock(const struct run *run)
 static void warn_of_privileges(const struct run *run)
 {
     const char *name = run->args->command[0];
-    char *word;
+    enum child_privilege privilege = child_find_privilege(name);
+    char *word = text_quote(name, strlen(name));
 
-    if (!child_is_privileged(name))
-        return;
-    word = text_quote(name, strlen(name));
-    failure_warn(run->args, HF_OK,
-                 "%s runs as another user (set-user-ID) and may not be stopped "
-                 "if the lock is lost; use '%s holdfast run ...' instead",
-                 word, word);
+    if (privilege == CHILD_OTHER_USER)
+        failure_warn(run->args, HF_OK,
+                     "%s runs as another user (set-user-ID) and may not be "
+                     "stopped if the lock is lost; use '%s holdfast run ...' "
+                     "instead",
+                     word, word);
+    if (privilege == CHILD_LEAVES_US)
+        failure_warn(run->args, HF_OK,
+                     "%s changes its user or group (set-user-ID or "
+                     "set-group-ID), so it goes on without the lock if this "
+                     "process is ended with SIGKILL; use SIGTERM",
+                     word);
     free(word);
 }
 

@@ -24,7 +24,7 @@ const char *url_find(const struct args *args)
     return url ? url : "file:";
 }
 
-static void mask(char *from, const char *end)
+static void mask_password(char *from, const char *end)
 {
     memset(from, '*', (size_t)(end - from));
 }
@@ -39,7 +39,7 @@ static void hide_user_password(char *url)
     char *colon = begin ? strchr(begin + 1, ':') : NULL;
 
     if (end && colon && colon < end)
-        mask(colon + 1, end);
+        mask_password(colon + 1, end);
 }
 
 /* Mask options such as MongoDB's tlsCertificateKeyFilePassword=. */
@@ -48,9 +48,11 @@ static void hide_password_options(char *url)
     static const char name[] = "password=";
     char *at = strchr(url, '?');
 
-    while (at && (at = strcasestr(at, name))) {
+    if (!at)
+        return;
+    while ((at = strcasestr(at, name))) {
         at += strlen(name);
-        mask(at, at + strcspn(at, "&"));
+        mask_password(at, at + strcspn(at, "&"));
     }
 }
 

@@ -14,7 +14,7 @@ struct verb {
     const char *summary; /* one line */
     const char *text;    /* description of the verb, for `help` */
     const char *examples;
-    uint32_t options; /* OPTION(TTL) | ...; without OPTIONS_COMMON */
+    uint64_t options; /* OPTION(TTL) | ...; without OPTIONS_COMMON */
     int words_min, words_max;
     bool command; /* the verb takes a command after its first word */
 
@@ -24,7 +24,7 @@ struct verb {
 
 extern const struct verb verb_cluster, verb_doctor, verb_force, verb_help,
     verb_lock, verb_ls, verb_renew, verb_run, verb_show, verb_status,
-    verb_unlock, verb_update, verb_version, verb_wait, verb_watch;
+    verb_torture, verb_unlock, verb_update, verb_version, verb_wait, verb_watch;
 
 /* All verbs in the order in which `help` lists them; NULL at the end. */
 extern const struct verb *const verbs[];

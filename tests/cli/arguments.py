@@ -8,7 +8,8 @@ from cases import (HOLDFAST, alone, case, check, environment, equal, main,
                    run)
 
 VERBS = ['run', 'lock', 'unlock', 'renew', 'update', 'show', 'ls', 'wait',
-         'watch', 'force', 'doctor', 'cluster', 'status', 'help', 'version']
+         'watch', 'force', 'doctor', 'cluster', 'status', 'torture', 'help',
+         'version']
 NONCE = '00112233445566778899aabbccddeeff'
 
 GOOD_DURATIONS = {

@@ -296,6 +296,31 @@ def a_command_of_another_user_is_reported_and_waited_for(ttl_ms):
         check('killed' not in text, text)
 
 
+# It prints the signal that it gets when its parent dies.
+PARENT_DEATH = '''
+import ctypes
+number = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(number))
+print(number.value)
+'''
+
+
+# Root can signal it, but the kernel forgets to end it with its parent.
+@case
+def a_command_that_leaves_root_is_reported():
+    with store() as s:
+        python = set_user_id_python(s)
+        s.env['HOLDFAST_URL'] = 'file:' + s.file('locks')
+        for mode, user, group, is_reported in (
+                (0o4755, 0, 0, False), (0o4755, NOBODY, 0, True),
+                (0o2755, 0, NOBODY, True), (0o2745, 0, NOBODY, False)):
+            os.chown(python, user, group)
+            os.chmod(python, mode)
+            ended = s.run('run', 'k', '--', python, '-c', PARENT_DEATH)
+            equal(ended.out, '0\n' if is_reported else '9\n', oct(mode))
+            equal('ended with SIGKILL' in ended.err, is_reported, ended)
+
+
 @case
 def an_ordinary_command_causes_no_warning():
     with store() as s:

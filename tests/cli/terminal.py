@@ -447,5 +447,24 @@ def ctrl_z_stops_a_wait_and_fg_continues_it():
         terminal.see('mine')
 
 
+@case
+def torture_shows_its_progress_and_obeys_the_keyboard():
+    line = r'holdfast: \d+s of 1h 0m, \d+ operations, \d+ grants'
+    with store() as s, Terminal(s.env) as terminal:
+        terminal.type('$HF torture --for 1h\n')
+        terminal.see(line)
+        again = terminal.see(line)
+        check('\n' not in again and '\r' in again, repr(again))
+        terminal.type('\x1a')
+        check('Stopped' in terminal.see(re.escape(PROMPT)))
+        terminal.type('fg\n')
+        terminal.see(line)
+        terminal.type('\x03')
+        after = terminal.see('no violation')
+        check(re.search(r'\r\x1b\[K\d+ operations', after), repr(after))
+        terminal.see(re.escape(PROMPT))
+        equal(terminal.status(), 130)
+
+
 if __name__ == '__main__':
     main()
