@@ -65,6 +65,13 @@ void bench_init(struct bench *bench, int argc, char **argv)
         choose_shared_url(bench);
 }
 
+bool bench_has_part(const char *part)
+{
+    const char *only = getenv("BENCH_ONLY");
+
+    return !only || strstr(only, part);
+}
+
 static void clear_progress(void)
 {
     if (isatty(STDERR_FILENO))

@@ -35,6 +35,10 @@ struct bench {
  * line is wrong. */
 void bench_init(struct bench *bench, int argc, char **argv);
 
+/* Returns true if this part of a long benchmark is wanted: the variable
+ * BENCH_ONLY, if it is set, contains the names of the parts. */
+bool bench_has_part(const char *part);
+
 /* Show the progress if stderr is a terminal. `round` counts from 0; `text` says
  * what is measured. */
 void bench_progress(const struct bench *bench, unsigned round,
@@ -115,7 +119,7 @@ static inline struct hf_key bench_key(const struct bench_keys *keys, size_t i)
 
 /* ---- Tables -------------------------------------------------------------*/
 
-#define BENCH_COLUMNS_MAX 8
+#define BENCH_COLUMNS_MAX 10
 #define BENCH_ROWS_MAX 64
 
 struct bench_column {
