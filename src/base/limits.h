@@ -6,6 +6,8 @@
 #ifndef HF_BASE_LIMITS_H
 #define HF_BASE_LIMITS_H
 
+#include <stdint.h>
+
 /* True if every number up to `limit` fits into the unsigned type `type`. Use it
  * in a _Static_assert where a number is stored in a narrower type, so that
  * raising the limit too far does not compile. */
@@ -102,6 +104,19 @@
 #define HF_NODE_DISK_RETRY_MS 100    /* until a retry, such as on a full disk */
 #define HF_NODE_SNAPSHOT_PART 262144 /* bytes of a snapshot in a message */
 #define HF_NODE_OUT_MAX 16777216     /* bytes queued for sending to one node */
+
+#define HF_QUORUM_MASTERS_MAX 9 /* masters of a quorum */
+#define HF_QUORUM_RACE_MS 2     /* claims in this time may have equal tickets */
+#define HF_QUORUM_GRACE_MS 1000 /* a waiter without a connection is kept */
+#define HF_QUORUM_LOW_MS 250    /* a key is kept for a waiter that asks again */
+#define HF_QUORUM_IDLE_MS 5000  /* a record without a use is kept */
+#define HF_QUORUM_BYTES 1073741824 /* memory of a master, roughly */
+#define HF_QUORUM_LEASE_MS 60000   /* the longest lease, by default */
+#define HF_QUORUM_MARK_STEP (UINT64_C(1) << 32) /* numbers reserved at a time */
+#define HF_QUORUM_MARK_RETRY_MS 100      /* pause after a write has failed, */
+#define HF_QUORUM_MARK_RETRY_MAX_MS 5000 /* which doubles up to this */
+#define HF_QUORUM_JUMP_MAX (UINT64_C(1) << 48)  /* a higher number is absurd */
+#define HF_QUORUM_NUMBER_MAX (UINT64_MAX - HF_QUORUM_JUMP_MAX) /* no overflow */
 
 #define HF_RESP_LINE_MAX 4096     /* bytes of a line of the client protocol */
 #define HF_RESP_ELEMENTS_MAX 1024 /* values in one client protocol message */

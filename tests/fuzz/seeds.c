@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/random.h"
+#include "core/quorum/message.h"
 #include "core/snapshot.h"
 #include "lib/pair.h"
 #include "log/record.h"
@@ -469,6 +470,90 @@ static void write_logs(void)
     }
 }
 
+/* Write a message of each kind for fuzz_quorum. */
+static void write_quorum_messages(void)
+{
+    struct hf_claim_data data = {{"value", 5}, {"note", 4}, {"owner", 5}};
+    struct hf_buf buf = {0};
+    int number = 0;
+
+    for (int kind = 1; kind < HF_QUORUM_REQUEST_KINDS; kind++) {
+        struct hf_quorum_request request = {
+            .kind = (enum hf_quorum_request_kind)kind,
+            .key = {"nightly", 7},
+            .nonce = {"0123456789abcde"},
+            .number = 9,
+            .token = 7,
+            .ballot = 8,
+            .ticket = 5,
+            .serial = 3,
+            .lease_ms = 10675,
+            .fast = true,
+        };
+
+        if (kind == HF_QUORUM_ASK || kind == HF_QUORUM_COMMIT)
+            request.data = data;
+        buf.size = 0;
+        hf_message_encode_request(&request, &buf);
+        write_numbered("fuzz_quorum", number++, buf.data, buf.size);
+    }
+    for (int kind = 1; kind < HF_QUORUM_REPLY_KINDS; kind++) {
+        struct hf_quorum_reply reply = {
+            .kind = (enum hf_quorum_reply_kind)kind,
+            .number = 9,
+            .highest = 10,
+            .serial = 3,
+            .report = {.promised = 9,
+                       .state = (enum hf_report_state)(kind % 4),
+                       .ballot = kind % 4 ? 8 : 0,
+                       .token = kind % 4 ? 7 : 0,
+                       .has_vote = kind % 3 == 0,
+                       .vote_number = kind % 3 == 0 ? 6 : 0,
+                       .ended_count = (uint8_t)(kind % 3),
+                       .data = data},
+        };
+
+        buf.size = 0;
+        hf_message_encode_reply(&reply, &buf);
+        write_numbered("fuzz_quorum", number++, buf.data, buf.size);
+    }
+    hf_buf_fini(&buf);
+}
+
+/* Write random steps for the master of fuzz_quorum. */
+static void write_quorum_steps(void)
+{
+    for (int number = 20; number < 36; number++) {
+        struct hf_random random;
+        uint8_t bytes[400];
+        size_t size = 0;
+
+        hf_random_init(&random, (uint64_t)number);
+        while (size + 12 < sizeof(bytes)) {
+            uint8_t claim = (uint8_t)hf_random_below(&random, 4);
+            uint8_t step[12] = {
+                (uint8_t)(hf_random_below(&random, 16) << 4 | claim),
+                (uint8_t)(1 + hf_random_below(&random, 7)),
+                (uint8_t)hf_random_below(&random, 64),
+                0,
+                claim,
+                (uint8_t)(1 + size / 12 + hf_random_below(&random, 3)),
+                (uint8_t)(1 + size / 24),
+                (uint8_t)(size / 24),
+                (uint8_t)(1 + size / 24),
+                (uint8_t)(1 + size / 12),
+                25,
+            };
+
+            memcpy(bytes + size, step, sizeof(step));
+            size += step[0] >> 4 == 1   ? 1
+                    : step[0] >> 4 <= 2 ? 2
+                                        : sizeof(step) - 1;
+        }
+        write_numbered("fuzz_quorum", number, bytes, size);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -477,6 +562,8 @@ int main(int argc, char **argv)
     }
     folder = argv[1];
     write_commands();
+    write_quorum_messages();
+    write_quorum_steps();
     write_urls();
     write_streams();
     write_clients();
