@@ -1,0 +1,325 @@
+#include "core/quorum/verdict.h"
+
+unsigned hf_reports_count(const struct hf_reports *reports)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++)
+        count += reports->list[i] != NULL;
+    return count;
+}
+
+/* ---- Copies of a claim --------------------------------------------------*/
+
+static bool has_lease(const struct hf_report *report,
+                      const struct hf_claim_id *holder, uint64_t token)
+{
+    return report && report->state == HF_REPORT_HELD &&
+           report->token == token && hf_claim_id_equal(&report->holder, holder);
+}
+
+static bool has_vote(const struct hf_report *report,
+                     const struct hf_claim_id *voter, uint64_t number)
+{
+    return report && report->has_vote && report->vote_number == number &&
+           hf_claim_id_equal(&report->voter, voter);
+}
+
+/* The masters that have a lease of the claim, or a vote for it. */
+static unsigned count_copies(const struct hf_reports *reports,
+                             const struct hf_claim_id *holder, uint64_t token)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++)
+        count += has_lease(reports->list[i], holder, token) ||
+                 has_vote(reports->list[i], holder, token);
+    return count;
+}
+
+static unsigned count_leases(const struct hf_reports *reports,
+                             const struct hf_claim_id *holder, uint64_t token)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++)
+        count += has_lease(reports->list[i], holder, token);
+    return count;
+}
+
+static unsigned count_fast_votes(const struct hf_reports *reports,
+                                 const struct hf_claim_id *voter,
+                                 uint64_t number)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+
+        count += has_vote(report, voter, number) && report->vote_is_fast;
+    }
+    return count;
+}
+
+static bool has_ended(const struct hf_reports *reports,
+                      const struct hf_claim_id *id)
+{
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+
+        for (unsigned j = 0; report && j < report->ended_count; j++) {
+            if (hf_claim_id_equal(&report->ended[j], id))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* ---- The newest lease ---------------------------------------------------*/
+
+/* The highest ballot of a lease. The masters that renew it in place may have it
+ * with different ballots, if a repair or an update has reached only some of
+ * them. A copy with a higher ballot that has missed the renewals, and expired,
+ * does not make the lease an older one. */
+static uint64_t ballot_of(const struct hf_reports *reports,
+                          const struct hf_report *lease)
+{
+    uint64_t ballot = lease->ballot;
+
+    if (lease->state != HF_REPORT_HELD)
+        return ballot;
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+
+        if (report && report->state != HF_REPORT_RELEASED &&
+            report->token == lease->token && report->ballot > ballot &&
+            hf_claim_id_equal(&report->holder, &lease->holder))
+            ballot = report->ballot;
+    }
+    return ballot;
+}
+
+static bool is_newer(const struct hf_reports *reports,
+                     const struct hf_report *a, const struct hf_report *b)
+{
+    uint64_t ballot_a = ballot_of(reports, a);
+    uint64_t ballot_b = ballot_of(reports, b);
+
+    return ballot_a != ballot_b ? ballot_a > ballot_b : a->state > b->state;
+}
+
+/* Returns the report with the newest lease that is not in `passed`, a set of
+ * bits; NULL if there is none. */
+static const struct hf_report *newest_lease(const struct hf_reports *reports,
+                                            unsigned passed)
+{
+    const struct hf_report *newest = NULL;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+
+        if (!report || (passed >> i & 1) || report->state == HF_REPORT_NONE)
+            continue;
+        if (!newest || is_newer(reports, report, newest))
+            newest = report;
+    }
+    return newest;
+}
+
+/* The newest lease by ballot: not by token, because a repaired lease has an old
+ * token and a new ballot. A lease on too few masters to be held is passed over:
+ * its COMMIT has reached only a few. */
+static const struct hf_report *deciding_lease(const struct hf_reports *reports)
+{
+    unsigned silent = reports->quorum.masters - hf_reports_count(reports);
+    unsigned passed = 0;
+    const struct hf_report *newest;
+
+    while ((newest = newest_lease(reports, passed)) &&
+           newest->state == HF_REPORT_HELD &&
+           count_copies(reports, &newest->holder, newest->token) + silent <
+               reports->quorum.majority) {
+        for (unsigned i = 0; i < reports->quorum.masters; i++) {
+            if (has_lease(reports->list[i], &newest->holder, newest->token))
+                passed |= 1U << i;
+        }
+    }
+    return newest;
+}
+
+/* ---- Votes --------------------------------------------------------------*/
+
+/* Returns true if the claim with this vote may have been granted the key by
+ * fast votes. */
+static bool may_be_granted(const struct hf_reports *reports,
+                           const struct hf_report *report,
+                           const struct hf_claim_id *self)
+{
+    unsigned silent = reports->quorum.masters - hf_reports_count(reports);
+
+    if (!report || !report->has_vote || !report->vote_is_fast ||
+        (self && hf_claim_id_equal(&report->voter, self)) ||
+        has_ended(reports, &report->voter))
+        return false;
+    return count_fast_votes(reports, &report->voter, report->vote_number) +
+               silent >=
+           reports->quorum.fast;
+}
+
+static const struct hf_report *deciding_vote(const struct hf_reports *reports,
+                                             const struct hf_report *lease,
+                                             const struct hf_claim_id *self)
+{
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+
+        if (may_be_granted(reports, report, self) &&
+            (!lease || report->vote_number > ballot_of(reports, lease)))
+            return report;
+    }
+    return NULL;
+}
+
+/* ---- Verdicts -----------------------------------------------------------*/
+
+static struct hf_verdict held_by_lease(const struct hf_report *report)
+{
+    return (struct hf_verdict){
+        .kind = HF_VERDICT_HELD,
+        .token = report->token,
+        .holder = report->holder,
+        .source = report,
+    };
+}
+
+static struct hf_verdict held_by_vote(const struct hf_report *report)
+{
+    return (struct hf_verdict){
+        .kind = HF_VERDICT_HELD,
+        .token = report->vote_number,
+        .holder = report->voter,
+        .source = report,
+    };
+}
+
+struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
+                                const struct hf_claim_id *self)
+{
+    const struct hf_report *lease, *vote;
+    bool is_held;
+
+    if (hf_reports_count(reports) < reports->quorum.majority)
+        return (struct hf_verdict){.kind = HF_VERDICT_UNDECIDED};
+    lease = deciding_lease(reports);
+    vote = deciding_vote(reports, lease, self);
+    is_held = lease && lease->state == HF_REPORT_HELD;
+    if (vote && is_held) /* only with five masters and more */
+        return (struct hf_verdict){.kind = HF_VERDICT_UNDECIDED};
+    if (vote)
+        return held_by_vote(vote);
+    if (is_held)
+        return held_by_lease(lease);
+    return (struct hf_verdict){.kind = HF_VERDICT_FREE};
+}
+
+/* ---- Reads --------------------------------------------------------------*/
+
+/* Returns true if the copies of a claim, and `more` that are not known, make it
+ * the holder. */
+static bool is_granted(const struct hf_reports *reports,
+                       const struct hf_claim_id *id, uint64_t token,
+                       unsigned more)
+{
+    unsigned leases = count_leases(reports, id, token);
+    unsigned votes = count_fast_votes(reports, id, token);
+
+    return leases + more >= reports->quorum.majority ||
+           leases + votes + more >= reports->quorum.fast;
+}
+
+/* The ballot of a copy of the claim, or 0. */
+static uint64_t copy_ballot(const struct hf_report *report,
+                            const struct hf_claim_id *id, uint64_t token)
+{
+    if (has_lease(report, id, token))
+        return report->ballot;
+    return has_vote(report, id, token) ? token : 0;
+}
+
+/* The copies with this ballot or a higher one. */
+static unsigned count_from(const struct hf_reports *reports,
+                           const struct hf_claim_id *id, uint64_t token,
+                           uint64_t ballot)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++)
+        count += copy_ballot(reports->list[i], id, token) >= ballot;
+    return count;
+}
+
+/* The newest copy that a majority has accepted. An update that is in progress,
+ * or was cut off, may have reached fewer masters. NULL if masters that are not
+ * known decide about it. */
+static const struct hf_report *accepted_copy(const struct hf_reports *reports,
+                                             const struct hf_claim_id *id,
+                                             uint64_t token)
+{
+    unsigned silent = reports->quorum.masters - hf_reports_count(reports);
+    const struct hf_report *accepted = NULL;
+    uint64_t newest = 0;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+        uint64_t ballot = copy_ballot(report, id, token);
+
+        if (ballot > newest)
+            newest = ballot;
+        if (ballot > 0 &&
+            count_from(reports, id, token, ballot) >=
+                reports->quorum.majority &&
+            (!accepted || ballot > copy_ballot(accepted, id, token)))
+            accepted = report;
+    }
+    if (silent > 0 && accepted && copy_ballot(accepted, id, token) < newest)
+        return NULL;
+    return accepted;
+}
+
+static struct hf_verdict read_holder(const struct hf_reports *reports,
+                                     const struct hf_claim_id *id,
+                                     uint64_t token)
+{
+    return (struct hf_verdict){
+        .kind = HF_VERDICT_HELD,
+        .token = token,
+        .holder = *id,
+        .source = accepted_copy(reports, id, token),
+    };
+}
+
+/* After its END, the copies of a claim only become fewer, so a key that was
+ * read as free is not read as held by the same grant again. */
+struct hf_verdict hf_verdict_read(const struct hf_reports *reports)
+{
+    unsigned silent = reports->quorum.masters - hf_reports_count(reports);
+    bool is_possible = silent >= reports->quorum.majority;
+
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+        const struct hf_claim_id *id;
+        uint64_t token;
+
+        if (!report || (report->state != HF_REPORT_HELD &&
+                        !(report->has_vote && report->vote_is_fast)))
+            continue;
+        id = report->state == HF_REPORT_HELD ? &report->holder : &report->voter;
+        token = report->state == HF_REPORT_HELD ? report->token
+                                                : report->vote_number;
+        if (is_granted(reports, id, token, 0))
+            return read_holder(reports, id, token);
+        is_possible |= is_granted(reports, id, token, silent);
+    }
+    return (struct hf_verdict){.kind = is_possible ? HF_VERDICT_UNDECIDED
+                                                   : HF_VERDICT_FREE};
+}

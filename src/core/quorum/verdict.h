@@ -1,0 +1,48 @@
+/* verdict.h - which claim may hold a key, given what some masters report.
+ *
+ * A majority of reports suffices: whoever holds the key, one of them shows it.
+ * The reverse does not hold: a claim that is named may have failed to get the
+ * key, but nobody can exclude that it got it. */
+#ifndef HF_CORE_QUORUM_VERDICT_H
+#define HF_CORE_QUORUM_VERDICT_H
+
+#include "core/quorum/quorum.h"
+
+/* One report for each master; NULL: the master has not replied. */
+struct hf_reports {
+    struct hf_quorum quorum;
+    const struct hf_report *list[HF_QUORUM_MASTERS_MAX];
+};
+
+enum hf_verdict_kind {
+    HF_VERDICT_UNDECIDED, /* too few reports, or they contradict each other */
+    HF_VERDICT_FREE,
+    HF_VERDICT_HELD,
+};
+
+struct hf_verdict {
+    enum hf_verdict_kind kind;
+    uint64_t token;                 /* HELD */
+    struct hf_claim_id holder;      /* HELD */
+    const struct hf_report *source; /* HELD: a report that shows the newest
+                                       state of the claim; see below */
+};
+
+/* Which claim may hold the key, now or later, if no claim gets a higher number?
+ * FREE means that a claim that was promised its number by all of these masters
+ * may commit it. `self` is a claim that knows that it was not granted the key
+ * by votes, or NULL. */
+struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
+                                const struct hf_claim_id *self);
+
+/* Which claim holds the key? Linearizable if all reports were made after the
+ * question. Unlike hf_verdict_of(), a claim that cannot have been granted the
+ * key is not named. `source` shows the value that a majority has accepted. It is
+ * NULL if an update has reached only some of the masters that have replied, and
+ * the others are needed to decide: ask again. */
+struct hf_verdict hf_verdict_read(const struct hf_reports *reports);
+
+/* The number of reports. */
+unsigned hf_reports_count(const struct hf_reports *reports);
+
+#endif
