@@ -12,7 +12,7 @@ ldconfig = case "$$DESTDIR:$$PREFIX:$$(id -u)" in \
 .PHONY: all deps run check check-all install uninstall bench torture fuzz mutants format lint coverage \
 	clean help
 
-all: ## build the library and the command, in build/
+all: ## build the library, the command and the daemon, in build/
 	@scripts/deps -n build
 	@scripts/build
 
@@ -25,7 +25,7 @@ run: deps all ## build, then show two commands that compete for a lock
 check: ## run every test once, with sanitizers: a few minutes
 	@scripts/check
 
-check-all: ## check, then clang, ThreadSanitizer, mutants, fuzzing, torture: up to 40 minutes
+check-all: ## check, then clang, ThreadSanitizer, mutants, fuzzing, models, torture: up to 40 minutes
 	@scripts/check all
 
 install: all ## install to PREFIX (/usr/local), inside DESTDIR if it is set
