@@ -1,0 +1,297 @@
+/* service.c - the requests of clients. */
+#include "core/quorum/message.h"
+#include "quorum/state.h"
+#include "serve/reply.h"
+
+/* ---- Messages to the master ---------------------------------------------*/
+
+static void reply_quorum(struct hf_serve_conn *conn, uint64_t id,
+                         const struct hf_quorum_reply *answer)
+{
+    struct hf_buf *scratch = hf_server_scratch(conn->server);
+    struct hf_mux_reply reply = {.id = id};
+
+    hf_message_encode_reply(answer, scratch);
+    conn->output.failed |= scratch->failed;
+    reply.result = (struct hf_bytes){scratch->data, scratch->size};
+    hf_serve_reply_mux(conn, &reply, HF_VERB_QUORUM);
+}
+
+/* What is due comes first, so that an event of a timer is not taken for one of
+ * the request. */
+static enum hf_err handle_quorum(struct hf_serve_conn *conn,
+                                 const struct hf_mux_request *request)
+{
+    struct hf_quorum_node *node = hf_quorum_node_of(conn);
+    struct hf_quorum_request message;
+    struct hf_quorum_reply answer;
+    enum hf_err err = hf_message_decode_request(&message, request->command);
+
+    if (err)
+        return err;
+    hf_master_advance(&node->master, node->now);
+    node->messages++;
+    node->request = &message;
+    hf_master_receive(&node->master, node->now, conn->number, &message,
+                      &answer);
+    node->request = NULL;
+    hf_serve_conn_count_error(
+        conn, answer.kind == HF_QUORUM_REFUSED ? answer.err : HF_OK);
+    reply_quorum(conn, request->id, &answer);
+    return HF_OK;
+}
+
+/* ---- MUX mode -----------------------------------------------------------*/
+
+#define USE_QUORUM                                                             \
+    "this node is a master of quorum: and decides only together with the "     \
+    "others: use a client of holdfast, or the command holdfast"
+#define USE_LOCAL                                                              \
+    "one master reports only what it knows: read with LOCAL, or use a client " \
+    "of holdfast"
+
+static const char *refusal_text(enum hf_err err, enum hf_verb verb)
+{
+    if (err == HF_EUNSUPPORTED)
+        return verb == HF_VERB_READ || verb == HF_VERB_LIST ? USE_LOCAL
+                                                            : USE_QUORUM;
+    if (err == HF_EPROTO)
+        return "the message to the master is malformed";
+    if (err != HF_ELIMIT)
+        return hf_err_text(err);
+    return verb == HF_VERB_WATCH
+               ? "this connection or this node has too many watches"
+               : "too many lists are running";
+}
+
+static enum hf_err add_mux_watch(struct hf_serve_conn *conn,
+                                 const struct hf_mux_request *request)
+{
+    const struct hf_mux_reply reply = {
+        .id = request->id,
+        .index = hf_quorum_node_of(conn)->index,
+    };
+    enum hf_err err = hf_quorum_watch_add(conn, request);
+
+    if (!err)
+        hf_serve_reply_mux(conn, &reply, HF_VERB_WATCH);
+    return err;
+}
+
+static enum hf_err read_mux(struct hf_serve_conn *conn,
+                            const struct hf_mux_request *request)
+{
+    if (request->linearizable)
+        return HF_EUNSUPPORTED;
+    if (request->verb == HF_VERB_LIST)
+        return hf_quorum_list_start(conn, request->id, request->key, 0,
+                                    UINT32_MAX);
+    hf_quorum_read_reply(conn, request->id, request->key);
+    return HF_OK;
+}
+
+static enum hf_err execute_request(struct hf_serve_conn *conn,
+                                   const struct hf_mux_request *request)
+{
+    switch (request->verb) {
+    case HF_VERB_QUORUM:
+        return handle_quorum(conn, request);
+    case HF_VERB_READ:
+    case HF_VERB_LIST:
+        return read_mux(conn, request);
+    case HF_VERB_WATCH:
+        return add_mux_watch(conn, request);
+    case HF_VERB_UNWATCH:
+        hf_quorum_watch_remove(conn, request->watch);
+        hf_serve_reply_mux_done(conn, request->id);
+        return HF_OK;
+    default:
+        return HF_EUNSUPPORTED;
+    }
+}
+
+static void execute_mux(struct hf_serve_conn *conn,
+                        const struct hf_mux_request *request)
+{
+    enum hf_err err = execute_request(conn, request);
+
+    if (err)
+        hf_serve_reply_mux_error(conn, request->id, err,
+                                 refusal_text(err, request->verb));
+}
+
+/* ---- Plain mode ---------------------------------------------------------*/
+
+static void read_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
+{
+    struct hf_key key = hf_arguments_key(args, false);
+    bool is_local = hf_arguments_option(args, "LOCAL", 0);
+
+    if (args->count > 0)
+        args->cause = "READ key [LOCAL]";
+    if (args->cause)
+        hf_serve_reply_error(conn, HF_EINVAL, args->cause);
+    else if (!is_local)
+        hf_serve_reply_error(conn, HF_EUNSUPPORTED, USE_LOCAL);
+    else
+        hf_quorum_read_reply(conn, 0, key);
+}
+
+static void list_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
+{
+    struct hf_key prefix = {0};
+    uint64_t after = 0;
+    uint64_t count = HF_LIST_PAGE_KEYS;
+    enum hf_err err;
+
+    if (args->count % 2 == 1)
+        prefix = hf_arguments_key(args, true);
+    while (args->count > 0 && !args->cause) {
+        if (hf_arguments_option(args, "AFTER", 1))
+            after =
+                hf_arguments_number(args, UINT64_MAX, "AFTER needs a cursor");
+        else if (hf_arguments_option(args, "COUNT", 1))
+            count = hf_arguments_number(args, HF_LIST_PAGE_KEYS,
+                                        "COUNT needs a number up to 500");
+        else
+            args->cause = "LIST [prefix] [AFTER cursor] [COUNT n]";
+    }
+    if (count == 0)
+        args->cause = "COUNT needs a number up to 500";
+    if (args->cause) {
+        hf_serve_reply_error(conn, HF_EINVAL, args->cause);
+        return;
+    }
+    err = hf_quorum_list_start(conn, 0, prefix, after, (uint32_t)count);
+    if (err)
+        hf_serve_reply_error(conn, err, refusal_text(err, HF_VERB_LIST));
+}
+
+static void watch_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
+{
+    struct hf_mux_request request = {.verb = HF_VERB_WATCH};
+    enum hf_err err;
+
+    request.key = hf_arguments_key(args, true);
+    if (hf_arguments_option(args, "FROM", 1))
+        request.from =
+            hf_arguments_number(args, UINT64_MAX, "FROM needs an index");
+    if (args->count > 0)
+        args->cause = "WATCH prefix [FROM index]";
+    if (args->cause) {
+        hf_serve_reply_error(conn, HF_EINVAL, args->cause);
+        return;
+    }
+    err = hf_quorum_watch_add(conn, &request);
+    if (err) {
+        hf_serve_reply_error(conn, err, refusal_text(err, HF_VERB_WATCH));
+        return;
+    }
+    hf_resp_write_integer(&conn->output,
+                          (int64_t)hf_quorum_node_of(conn)->index);
+    hf_serve_conn_wrote(conn);
+}
+
+static void debug_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
+{
+    struct hf_buf *scratch = hf_server_scratch(conn->server);
+    struct hf_key key = hf_arguments_key(args, false);
+
+    if (args->cause) {
+        hf_serve_reply_error(conn, HF_EINVAL, args->cause);
+        return;
+    }
+    hf_quorum_report_debug(hf_quorum_node_of(conn), key, scratch);
+    if (scratch->failed)
+        hf_serve_reply_error(conn, HF_ENOMEM, NULL);
+    else
+        hf_serve_reply_bulk(conn,
+                            (struct hf_bytes){scratch->data, scratch->size});
+}
+
+static void execute_plain(struct hf_serve_conn *conn, enum hf_verb verb,
+                          struct hf_arguments *args)
+{
+    switch (verb) {
+    case HF_VERB_READ:
+        read_plain(conn, args);
+        break;
+    case HF_VERB_LIST:
+        list_plain(conn, args);
+        break;
+    case HF_VERB_WATCH:
+        watch_plain(conn, args);
+        break;
+    case HF_VERB_UNWATCH:
+        hf_quorum_watch_remove_all(conn);
+        hf_serve_reply_ok(conn);
+        break;
+    case HF_VERB_DEBUG:
+        debug_plain(conn, args);
+        break;
+    default:
+        hf_serve_reply_error(conn, HF_EUNSUPPORTED, USE_QUORUM);
+    }
+}
+
+/* ---- Connections --------------------------------------------------------*/
+
+static void init_conn(struct hf_serve_conn *serve)
+{
+    struct hf_quorum_conn *conn = hf_quorum_conn_of(serve);
+
+    hf_dlist_init(&conn->watches);
+    hf_dlist_init(&conn->lists);
+}
+
+static void fini_conn(struct hf_serve_conn *conn)
+{
+    struct hf_quorum_node *node = hf_quorum_node_of(conn);
+
+    hf_quorum_watch_remove_all(conn);
+    hf_quorum_list_free(conn);
+    hf_master_disconnect(&node->master, node->now, conn->number);
+}
+
+/* The reply to a plain LIST is written before the next request is executed. */
+static bool is_busy(const struct hf_serve_conn *conn)
+{
+    return !conn->is_mux &&
+           HF_CONTAINER(conn, struct hf_quorum_conn, serve)->list_count > 0;
+}
+
+/* Lists get half of the units at most, so that they do not starve the events of
+ * the same connection. */
+static unsigned stream_output(struct hf_serve_conn *conn)
+{
+    size_t before = conn->output.size;
+    unsigned work = hf_quorum_list_continue(conn, HF_CLIENT_WORK / 2);
+
+    work += hf_quorum_watch_continue(conn, HF_CLIENT_WORK / 2);
+    return work + (unsigned)((conn->output.size - before) / 64);
+}
+
+static void fill_hello(struct hf_server *server, struct hf_mux_hello *hello)
+{
+    struct hf_quorum_node *node =
+        HF_CONTAINER(server, struct hf_quorum_node, server);
+
+    hello->cluster = hf_bytes_of(node->cluster);
+    hello->node = node->id;
+    hello->mode = hf_bytes_of("quorum");
+    hello->members =
+        (struct hf_bytes){node->member_text.data, node->member_text.size};
+}
+
+const struct hf_service_ops hf_quorum_service = {
+    .conn_size = sizeof(struct hf_quorum_conn),
+    .init_conn = init_conn,
+    .fini_conn = fini_conn,
+    .execute_plain = execute_plain,
+    .execute_mux = execute_mux,
+    .is_busy = is_busy,
+    .stream = stream_output,
+    .fill_hello = fill_hello,
+    .add_info = hf_quorum_report_info,
+    .add_status = hf_quorum_report_status,
+};
