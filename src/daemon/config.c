@@ -32,8 +32,10 @@ bool hf_config_parse_number(const char *text, uint64_t max, uint64_t *number)
 
 bool hf_config_parse_mode(const char *text, enum hf_mode *mode)
 {
-    *mode = HF_MODE_RAFT;
-    return !strcmp(text, "raft");
+    bool is_quorum = !strcmp(text, "quorum");
+
+    *mode = is_quorum ? HF_MODE_QUORUM : HF_MODE_RAFT;
+    return is_quorum || !strcmp(text, "raft");
 }
 
 bool hf_config_parse_cluster(const char *text, struct hf_log_cluster *cluster)
@@ -102,6 +104,8 @@ enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
 }
 
 /* ---- Checks -------------------------------------------------------------*/
+
+_Static_assert(HF_QUORUM_MASTERS_MAX == HF_RAFT_VOTERS_MAX, "members");
 
 /* In mode quorum, the addresses for peers are all empty. */
 static const struct hf_address *address_at(const struct hf_config *config,

@@ -195,7 +195,8 @@ enum hf_err hf_daemon_run(const struct hf_config *config, struct hf_disk *disk,
                           int ready_fd, struct hf_error *error)
 {
     struct hf_daemon daemon = {
-        .mode = &hf_daemon_raft,
+        .mode = config->mode == HF_MODE_QUORUM ? &hf_daemon_quorum
+                                               : &hf_daemon_raft,
         .config = config,
         .disk = disk,
         .armed = HF_NEVER,

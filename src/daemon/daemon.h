@@ -1,4 +1,5 @@
-/* daemon.h - run a node: sockets, clock and threads around src/node.
+/* daemon.h - run a node: sockets, clock and threads around src/node or
+ * src/quorum.
  *
  * In each turn of the loop, input is reported to the node as it arrives; then
  * the node decides and sends. What depends on its mode is behind struct
@@ -7,6 +8,7 @@
  *     raft.c    a node of src/node. In each turn, an upkeep of the log or a part
  *               of a snapshot is started, each in a thread of its own (jobs.c),
  *               and the log is flushed (driver.c)
+ *     quorum.c  a master of src/quorum. A thread writes its file
  *
  * The daemon decides nothing about locks, leaders or the log. */
 #ifndef HF_DAEMON_DAEMON_H
@@ -17,6 +19,7 @@
 #include "daemon/listener.h"
 #include "daemon/worker.h"
 #include "node/node.h"
+#include "quorum/node.h"
 
 #define HF_DAEMON_SIGNALS 3 /* signals that stop a node */
 
@@ -68,6 +71,7 @@ struct hf_daemon_mode {
 };
 
 extern const struct hf_daemon_mode hf_daemon_raft;
+extern const struct hf_daemon_mode hf_daemon_quorum;
 
 /* The threads that drive the loop of a raft node (driver.c). All but the handle
  * is under `mutex`. */
@@ -80,6 +84,16 @@ struct hf_driver {
     bool is_watched;  /* the standby looks at the flushes; else it sleeps */
     bool has_flushed; /* a flush has ended that the node does not know of */
     bool has_ended;   /* all handles of the loop are closed */
+};
+
+/* The file of a master, and the thread that writes it (quorum.c). */
+struct hf_daemon_master {
+    struct hf_quorum_node *node;
+    struct hf_config config; /* with the members of the file */
+    struct hf_worker writer;
+    struct hf_members_file file; /* that is being written, or was last */
+    struct hf_error error;       /* of that; only the thread writes it */
+    bool mark_failed, was_quiet; /* as it was reported */
 };
 
 struct hf_daemon {
@@ -100,6 +114,8 @@ struct hf_daemon {
     struct hf_listener clients;
     size_t clients_max;      /* connections that the node serves */
     struct hf_dlist backlog; /* clients whose unsent output has grown */
+
+    struct hf_daemon_master master; /* mode quorum */
 
     /* Mode raft */
     struct hf_node *node;

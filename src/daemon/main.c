@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "daemon/daemon.h"
+#include "daemon/master_file.h"
 #include "daemon/notice.h"
 #include "daemon/options.h"
 #include "daemon/pid_file.h"
@@ -90,6 +91,8 @@ static void set_defaults(struct hf_config *config)
         config->heartbeat_ms = HF_CONFIG_HEARTBEAT_MS;
     if (!config->table_mib)
         config->table_mib = HF_CONFIG_TABLE_MIB;
+    if (!config->lease_max_ms)
+        config->lease_max_ms = HF_QUORUM_LEASE_MS;
 }
 
 static int init_node(struct hf_daemon_options *options)
@@ -104,7 +107,9 @@ static int init_node(struct hf_daemon_options *options)
     if (!err)
         err = open_disk(options->dir, true, &disk, &error);
     if (!err)
-        err = init_raft_directory(config, disk, &error);
+        err = config->mode == HF_MODE_QUORUM
+                  ? hf_master_file_init(config, disk, &error)
+                  : init_raft_directory(config, disk, &error);
     if (disk)
         disk->ops->close_directory(disk);
     return err ? report_failure(&error) : STATUS_OK;
@@ -121,6 +126,12 @@ static enum hf_err open_node_directory(const struct hf_daemon_options *options,
 
     if (err)
         return err;
+    if (config->mode == HF_MODE_QUORUM &&
+        (options->config.election_ms || options->config.heartbeat_ms))
+        return hf_error_set(error, HF_EINVAL,
+                            "%s: this is a master of a quorum. --election-ms "
+                            "and --heartbeat-ms are for mode raft.",
+                            options->dir);
     if (options->config.election_ms)
         config->election_ms = options->config.election_ms;
     if (options->config.heartbeat_ms)

@@ -16,16 +16,21 @@ static const char help[] =
     "  --dir DIR            the directory of the node\n"
     "  --init               initialise DIR, which must be empty or missing\n"
     "  --mode MODE          raft, the default: locks are stored by a majority\n"
-    "                       of the members\n"
+    "                       of the members. quorum: a majority of masters holds\n"
+    "                       them in memory\n"
     "  --cluster ID         32 hexadecimal digits, the same for all members\n"
     "  --node N             the id of this node, from 1 on\n"
     "  --member ID=PEER,CLIENT\n"
     "                       a member: its id, the address for its peers and\n"
     "                       the address for clients; give all of them, this\n"
-    "                       node too. Addresses are loopback addresses\n"
+    "                       node too. Addresses are loopback addresses. In mode\n"
+    "                       quorum, ID=CLIENT\n"
     "  --election-ms MS     a silent leader is replaced after MS to 2 * MS;\n"
     "                       500\n"
     "  --heartbeat-ms MS    a leader sends something this often; 100\n"
+    "  --lease-max-ms MS    mode quorum, with --init: longer leases are refused,\n"
+    "                       and a master that has restarted decides nothing for\n"
+    "                       this long; the same for all members; 60000\n"
     "  --table-mib MIB      refuse new locks when the table has reached this\n"
     "                       size; 1024\n"
     "  --ready-fd FD        write \"ready\\n\" to FD and close it, once the\n"
@@ -101,7 +106,7 @@ static enum hf_err parse_mode(struct hf_daemon_options *options,
 {
     if (!hf_config_parse_mode(text, &options->config.mode))
         return hf_error_set(error, HF_EINVAL,
-                            "--mode: '%.40s' is not raft", text);
+                            "--mode: '%.40s' is not raft or quorum", text);
     options->has_mode = true;
     return HF_OK;
 }
@@ -127,7 +132,8 @@ static enum hf_err parse_member(struct hf_daemon_options *options, char *text,
     if (!is_valid)
         return hf_error_set(error, HF_EINVAL,
                             "--member: '%.80s' is not ID=PEER,CLIENT, such as "
-                            "1=127.0.0.1:7001,127.0.0.1:7101",
+                            "1=127.0.0.1:7001,127.0.0.1:7101, or ID=CLIENT in "
+                            "mode quorum",
                             text);
     return hf_config_add(&options->config, id, peer, client, error);
 }
