@@ -14,7 +14,7 @@ _holdfast_options() { # VERB
     watch) echo "--from --kinds --count $common" ;;
     force) echo "--token --now $common" ;;
     ls) echo "--keys $common" ;;
-    cluster) echo "--nodes --dir $common" ;;
+    cluster) echo "--mode --nodes --lease-max --dir --json --verbose --help" ;;
     status) echo "--dir $common" ;;
     torture) echo "--ttl --for --clients --keys --kill --history --seed $common" ;;
     *) echo "$common" ;;
@@ -31,7 +31,7 @@ _holdfast_has_value() { # OPTION
     case $1 in
     --keys) [[ ${words[0]-} == torture ]] ;;
     --ttl | --wait | -w | --conflict-exit-code | -E | --command | -c | --value | --expect | \
-        --note | --token | --from | --kinds | --count | --nodes | --dir | --url | \
+        --note | --token | --from | --kinds | --count | --mode | --nodes | --lease-max | --dir | --url | \
         --for | --clients | --history | --seed) ;;
     *) return 1 ;;
     esac
@@ -86,13 +86,14 @@ _holdfast_choices() { # PREVIOUS CURRENT
     local verbs='run lock unlock renew update show ls wait watch force doctor
         cluster status torture help version'
     case $1 in
-    --ttl | --wait | -w | --for) echo '500ms 5s 30s 5m 1h' ;;
+    --ttl | --wait | -w | --for | --lease-max) echo '500ms 5s 30s 5m 1h' ;;
     --kinds)
         echo 'granted renewed updated released expired forced queued' \
             'withdrawn dropped'
         ;;
     --url) _holdfast_schemes ;;
     --conflict-exit-code | -E) echo '0 1 75' ;;
+    --mode) echo 'raft quorum' ;;
     --nodes) echo '1 3 5' ;;
     --dir) compgen -d -- "$2" ;;
     --history) compgen -f -- "$2" ;;

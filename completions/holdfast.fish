@@ -13,7 +13,7 @@ function __holdfast_words
             set skip
         else if contains -- $word --url --ttl --wait -w --conflict-exit-code -E \
                 --command -c --value --expect --note --token --from --kinds --count \
-                --nodes --dir --for --clients --history --seed
+                --mode --nodes --lease-max --dir --for --clients --history --seed
             set skip yes
         else if test "$word" = --keys; and test "$verb" = torture
             set skip yes
@@ -82,11 +82,12 @@ complete -c holdfast -n 'string match -q -- "-*" (commandline -ct); and not __ho
     -a '(__holdfast_options)'
 complete -c holdfast -n '__holdfast_previous --url doctor status torture' \
     -a '$__holdfast_schemes'
-complete -c holdfast -n '__holdfast_previous --ttl --wait -w --for' \
+complete -c holdfast -n '__holdfast_previous --ttl --wait -w --for --lease-max' \
     -a '500ms 5s 30s 5m 1h'
 complete -c holdfast -n '__holdfast_previous --kinds' \
     -a 'granted renewed updated released expired forced queued withdrawn dropped'
 complete -c holdfast -n '__holdfast_previous cluster' -a 'up down'
+complete -c holdfast -n '__holdfast_previous --mode' -a 'raft quorum'
 complete -c holdfast -n '__holdfast_previous --nodes' -a '1 3 5'
 complete -c holdfast -n '__holdfast_previous --dir' -a '(__fish_complete_directories)'
 complete -c holdfast -n '__holdfast_previous --history' -F

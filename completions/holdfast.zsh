@@ -39,7 +39,7 @@ _holdfast() {
       option=
     elif [[ $word == --url=* ]]; then
       url=${word#*=}
-    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count|--nodes|--dir|--for|--clients|--history|--seed) ]]; then
+    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count|--mode|--nodes|--lease-max|--dir|--for|--clients|--history|--seed) ]]; then
       option=$word
     elif [[ $word == --keys && $typed[1] == torture ]]; then
       option=$word
@@ -49,10 +49,11 @@ _holdfast() {
   done
   case $option in
     --url) _holdfast_urls; return ;;
+    --mode) compadd raft quorum; return ;;
     --nodes) compadd 1 3 5; return ;;
     --dir) _files -/; return ;;
     --history) _files; return ;;
-    --ttl|--wait|-w|--for) compadd 500ms 5s 30s 5m 1h; return ;;
+    --ttl|--wait|-w|--for|--lease-max) compadd 500ms 5s 30s 5m 1h; return ;;
     --kinds)
       compadd -S , granted renewed updated released expired forced queued \
         withdrawn dropped

@@ -127,6 +127,14 @@ static int parse_kinds(struct args *args, const char *list)
     }
 }
 
+static int parse_mode(struct args *args, const char *value)
+{
+    args->mode = cluster_mode_of(value);
+    return args->mode ? 0
+                      : reject_value(args, OPTION_MODE, value,
+                                     "is not a mode; expected raft or quorum");
+}
+
 /* Set an option that takes any text. */
 static void set_text(struct args *args, enum option option, const char *value)
 {
@@ -147,9 +155,13 @@ static int parse_cluster_value(struct args *args, enum option option,
                                const char *value)
 {
     switch (option) {
+    case OPTION_MODE:
+        return parse_mode(args, value);
     case OPTION_NODES:
         return parse_count(args, option, value, CLUSTER_NODES_MAX,
                            &args->nodes);
+    case OPTION_LEASE_MAX:
+        return parse_span(args, option, value, TTL_MAX_MS, &args->lease_max_ms);
     default:
         set_text(args, option, value);
         return 0;

@@ -42,7 +42,10 @@
     X(KILL, "kill", 0, NULL, "kill clients at random, and start new ones")     \
     X(HISTORY, "history", 0, "FILE", "write the last history to FILE")         \
     X(SEED, "seed", 0, "N", "repeat the random choices of the seed N")         \
+    X(MODE, "mode", 0, "MODE", "raft or quorum, for a new cluster; raft")      \
     X(NODES, "nodes", 0, "N", "the number of nodes of a new cluster; 3")       \
+    X(LEASE_MAX, "lease-max", 0, "TIME",                                       \
+      "the longest lease of a new quorum cluster; 1m")                         \
     X(DIR, "dir", 0, "DIR", "the directory of the cluster")                    \
     X(QUIET, "quiet", 'q', NULL, "")                                           \
     X(URL, "url", 0, "URL", "the store; default: HOLDFAST_URL, else file:")    \
@@ -79,8 +82,10 @@ struct args {
     uint64_t token;
     uint64_t from;
     uint64_t count;
-    unsigned nodes;  /* 0: not given */
-    const char *dir; /* NULL: not given */
+    unsigned mode;         /* enum cluster_mode; 0: not given */
+    unsigned nodes;        /* 0: not given */
+    uint32_t lease_max_ms; /* 0: not given */
+    const char *dir;       /* NULL: not given */
     uint32_t kinds;
     uint32_t for_ms;
     unsigned clients, key_count; /* 0: not given */

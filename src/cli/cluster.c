@@ -7,22 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "failure.h"
 #include "json.h"
-#include "loop.h"
 #include "text.h"
 
 #define NODES 3
-#define ANSWER_MS 60000 /* how long to wait until the cluster grants a lock */
-#define ATTEMPT_MS 2000
-#define PAUSE_US 50000
-#define ROUNDS 4
+#define ROUNDS 4 /* attempts to start nodes that do not answer */
 
 /* ---- The directory ------------------------------------------------------*/
+
+static int fail_to_create(const struct args *args, const char *path)
+{
+    return failure(args, HF_ESYSTEM, "%s: cannot create this directory: %s",
+                   path, strerror(errno));
+}
 
 static int create_directory(const struct cluster *cluster,
                             const struct args *args)
@@ -33,26 +34,25 @@ static int create_directory(const struct cluster *cluster,
     for (char *slash = strchr(path + 1, '/'); slash;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(path, 0700);
+        if (access(path, F_OK) && mkdir(path, 0700) && errno != EEXIST)
+            return fail_to_create(args, path);
         *slash = '/';
     }
     if (mkdir(path, 0700) && errno != EEXIST)
-        return failure(args, HF_ESYSTEM, "%s: cannot create it: %s", path,
-                       strerror(errno));
+        return fail_to_create(args, path);
     return 0;
 }
 
 /* Exclude other runs of `cluster up` and `cluster down` until this process
- * ends. */
-static int lock_cluster_directory(const struct cluster *cluster,
+ * and the `holdfastd --init` that it runs have ended. */
+static int lock_cluster_directory(struct cluster *cluster,
                                   const struct args *args)
 {
     char path[PATH_MAX];
-    int fd;
 
     cluster_path(cluster, "lock", path);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX))
+    cluster->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (cluster->lock < 0 || flock(cluster->lock, LOCK_EX))
         return failure(args, HF_ESYSTEM, "%s: cannot lock: %s", path,
                        strerror(errno));
     return 0;
@@ -78,25 +78,73 @@ static char *find_content(const struct cluster *cluster)
 
 /* ---- Up -----------------------------------------------------------------*/
 
-static int create_cluster(struct cluster *cluster, const struct args *args)
+static int check_empty(const struct cluster *cluster, const struct args *args)
 {
-    size_t count = args->nodes ? args->nodes : NODES;
     char *content = find_content(cluster);
     int status;
 
-    if (content) {
-        status = failure(args, HF_EUNAVAIL,
-                         "%s contains '%s', but no file 'cluster': it is not "
-                         "the directory of a cluster, or the creation of one "
-                         "was interrupted. Remove it, or choose another one.",
-                         cluster->directory, content);
-        free(content);
-        return status;
-    }
-    status = cluster_choose(cluster, args, count);
+    if (!content)
+        return 0;
+    status = failure(args, HF_EUNAVAIL,
+                     "%s contains '%s', but no file 'cluster': it is not the "
+                     "directory of a cluster. Restore that file, or choose "
+                     "another directory.",
+                     cluster->directory, content);
+    free(content);
+    return status;
+}
+
+static int create_cluster(struct cluster *cluster, const struct args *args)
+{
+    size_t count = args->nodes ? args->nodes : NODES;
+    int status = 0;
+
+    cluster->mode = args->mode ? args->mode : CLUSTER_RAFT;
+    cluster->lease_max_ms = args->lease_max_ms;
+    if (args->lease_max_ms && cluster->mode != CLUSTER_QUORUM)
+        return failure_usage(args, "--lease-max is for --mode quorum");
+    if (cluster_is_incomplete(cluster))
+        status = cluster_discard(cluster, args);
+    if (!status)
+        status = check_empty(cluster, args);
+    if (!status)
+        status = cluster_begin_creation(cluster, args);
+    if (!status)
+        status = cluster_choose(cluster, args, count);
     for (size_t i = 0; !status && i < count; i++)
         status = cluster_init_node(cluster, args, &cluster->nodes[i]);
     return status ? status : cluster_write(cluster, args);
+}
+
+/* Options that differ from those of an existing cluster are refused. */
+static int check_options(const struct cluster *cluster, const struct args *args)
+{
+    char span[TEXT_SPAN_SIZE] = "the default";
+
+    if (args->mode && args->mode != cluster->mode)
+        return failure_usage(args,
+                             "%s is a %s cluster, and its mode cannot be "
+                             "changed. Omit --mode, or create another cluster "
+                             "with --dir.",
+                             cluster->directory,
+                             cluster_mode_name(cluster->mode));
+    if (args->nodes && args->nodes != cluster->count)
+        return failure_usage(args,
+                             "%s has %zu nodes, and their number cannot be "
+                             "changed. Omit --nodes, or create another "
+                             "cluster with --dir.",
+                             cluster->directory, cluster->count);
+    if (!args->lease_max_ms || args->lease_max_ms == cluster->lease_max_ms)
+        return 0;
+    if (cluster->mode != CLUSTER_QUORUM)
+        return failure_usage(args, "--lease-max is for --mode quorum");
+    if (cluster->lease_max_ms)
+        text_span(cluster->lease_max_ms, span);
+    return failure_usage(args,
+                         "%s: the maximum lease is %s, and cannot be changed. "
+                         "Omit --lease-max, or create another cluster with "
+                         "--dir.",
+                         cluster->directory, span);
 }
 
 static int load_or_create(struct cluster *cluster, const struct args *args)
@@ -105,119 +153,118 @@ static int load_or_create(struct cluster *cluster, const struct args *args)
 
     if (status < 0)
         return create_cluster(cluster, args);
-    if (!status && args->nodes && args->nodes != cluster->count)
-        return failure_usage(args,
-                             "%s has %zu nodes, and their number cannot be "
-                             "changed. Omit --nodes, or create another "
-                             "cluster with --dir.",
-                             cluster->directory, cluster->count);
-    return status;
+    return status ? status : check_options(cluster, args);
 }
 
-/* Report each node whose directory is missing or incomplete; returns 0 if there
- * is none. Such a node has forgotten its votes, so it must not come back as the
- * same member. */
-static int report_missing(const struct cluster *cluster,
-                          const struct args *args)
+static size_t count_up(const struct cluster *cluster)
 {
-    int status = 0;
+    size_t count = 0;
 
+    for (size_t i = 0; i < cluster->count; i++)
+        count += cluster->nodes[i].down[0] == '\0';
+    return count;
+}
+
+static void warn_of_down(const struct cluster *cluster, const struct args *args)
+{
     for (size_t i = 0; i < cluster->count; i++) {
-        char path[PATH_MAX];
-
-        cluster_node_path(cluster, cluster->nodes[i].id, "/config", path);
-        if (!access(path, F_OK))
-            continue;
-        *strrchr(path, '/') = '\0';
-        status = failure(args, HF_EUNAVAIL,
-                         "node %u: %s is missing or incomplete. It is not "
-                         "created again, because the node would have "
-                         "forgotten its votes. Restore it; or, if all locks "
-                         "may be lost, stop the cluster and remove %s.",
-                         cluster->nodes[i].id, path, cluster->directory);
+        if (cluster->nodes[i].down[0] != '\0')
+            failure_warn(args, HF_EUNAVAIL, "node %u %s", cluster->nodes[i].id,
+                         cluster->nodes[i].down);
     }
-    return status;
 }
 
-/* Take and release a lock. If that succeeds, a majority of the nodes has stored
- * the command. */
-static bool try_write(const char *address, int64_t deadline, const char **why)
+static int fail_without_majority(const struct cluster *cluster,
+                                 const struct args *args)
 {
-    unsigned char bytes[16];
-    char nonce[2 * sizeof(bytes) + 1], key[64];
-    const char *lock[] = {"LOCK", key, "5000", "NONCE", nonce};
-    const char *cancel[] = {"CANCEL", key, nonce};
-    char *reply;
-    bool granted;
-
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return false;
-    text_hex(bytes, sizeof(bytes), nonce);
-    (void)snprintf(key, sizeof(key), "holdfast cluster up %.8s", nonce);
-    reply = cluster_request(address, lock, 5, deadline, why);
-    granted = reply && reply[0] == '*';
-    if (reply && !granted)
-        *why = "a write was refused";
-    free(reply);
-    if (granted)
-        free(cluster_request(address, cancel, 3, deadline, why));
-    return granted;
+    warn_of_down(cluster, args);
+    return failure(args, HF_EUNAVAIL,
+                   "%zu of %zu nodes run, which is not a majority. Repair the "
+                   "others, and run 'holdfast cluster up' again.",
+                   count_up(cluster), cluster->count);
 }
 
-static int await_answer(const struct cluster *cluster, const struct args *args)
+static int fail_without_answer(const struct cluster *cluster,
+                               const struct args *args, const char *text)
 {
-    int64_t until = loop_now() + ANSWER_MS;
-    const char *why = "no answer";
-
-    for (size_t i = 0; loop_now() < until; i++) {
-        const struct cluster_node *node = &cluster->nodes[i % cluster->count];
-
-        if (try_write(node->client, loop_now() + ATTEMPT_MS, &why))
-            return 0;
-        (void)usleep(PAUSE_US);
-    }
+    warn_of_down(cluster, args);
     return failure(args, HF_EUNAVAIL,
                    "the nodes run, but the cluster does not answer: %s. See "
                    "'holdfast status' and the logs in %s.",
-                   why, cluster->directory);
+                   text, cluster->directory);
 }
 
-/* Returns true if every node answers. cluster_start() may have skipped a node
- * whose process was just killed, because the process still held the lock of its
- * pid file. In the last round (`last`), warn about nodes that do not answer. */
-static bool all_answer(const struct cluster *cluster, const struct args *args,
-                       bool last)
+/* Wait until the cluster answers. `refusal` is why it refuses new locks, or "".
+ * Masters that are quiet answer. */
+static int await_answer(struct cluster *cluster, const struct args *args,
+                        char refusal[CLUSTER_TEXT])
 {
-    const char *ping[] = {"PING"};
-    bool all = true;
+    char text[CLUSTER_TEXT];
 
-    for (size_t i = 0; i < cluster->count; i++) {
-        const struct cluster_node *node = &cluster->nodes[i];
-        const char *why;
-        char *reply = cluster_request(node->client, ping, 1,
-                                      loop_now() + ATTEMPT_MS, &why);
-
-        if (!reply && last)
-            failure_warn(args, HF_EUNAVAIL, "node %u does not answer: %s",
-                         node->id, why);
-        all = all && reply;
-        free(reply);
+    refusal[0] = '\0';
+    switch (cluster->mode == CLUSTER_QUORUM ? cluster_try_masters(cluster, text)
+                                            : cluster_try_lock(cluster, text)) {
+    case CLUSTER_GRANTS:
+        return 0;
+    case CLUSTER_REFUSES:
+        (void)snprintf(refusal, CLUSTER_TEXT, "%s", text);
+        return 0;
+    case CLUSTER_SILENT:
+        break;
     }
-    return all;
+    return fail_without_answer(cluster, args, text);
 }
 
-static int start_nodes(const struct cluster *cluster, const struct args *args)
+/* Start the nodes, and wait until the cluster answers. It does not need all of
+ * its nodes for that. cluster_start() may skip a node whose process was just
+ * killed, because the process still holds the lock of its pid file, so try
+ * again if a node does not answer. */
+static int start_nodes(struct cluster *cluster, const struct args *args,
+                       char refusal[CLUSTER_TEXT])
 {
-    int status = 0;
+    bool all = false;
 
-    for (int i = 1; i <= ROUNDS; i++) {
-        status = cluster_start(cluster, args);
-        if (!status)
-            status = await_answer(cluster, args);
-        if (status || all_answer(cluster, args, i == ROUNDS))
-            break;
+    for (int i = 0; i < ROUNDS && !all; i++) {
+        int status;
+
+        cluster_start(cluster, args);
+        if (count_up(cluster) <= cluster->count / 2)
+            return fail_without_majority(cluster, args);
+        status = await_answer(cluster, args, refusal);
+        if (status)
+            return status;
+        all = cluster_ping(cluster);
     }
-    return status;
+    return 0;
+}
+
+/* Wait until a majority of the masters decides. Another command may stop the
+ * nodes meanwhile, so the directory is not locked. */
+static int await_masters(struct cluster *cluster, const struct args *args)
+{
+    (void)close(cluster->lock);
+    if (cluster_await_masters(cluster, args))
+        return 0;
+    if (count_up(cluster) <= cluster->count / 2)
+        return fail_without_majority(cluster, args);
+    return fail_without_answer(cluster, args, "the masters are quiet");
+}
+
+static void warn_of_limits(const struct cluster *cluster,
+                           const struct args *args, const char *refusal)
+{
+    size_t count = count_up(cluster);
+
+    if (refusal[0] != '\0')
+        failure_warn(args, HF_ELIMIT,
+                     "the cluster answers, but refuses new locks: %s", refusal);
+    warn_of_down(cluster, args);
+    cluster_warn_of_quiet(cluster, args);
+    if (count < cluster->count)
+        failure_warn(args, HF_EUNAVAIL,
+                     "%zu of %zu nodes serve the cluster. Repair the others, "
+                     "and run 'holdfast cluster up' again.",
+                     count, cluster->count);
 }
 
 static void print_url(const struct cluster *cluster, const struct args *args)
@@ -238,7 +285,8 @@ static void print_url(const struct cluster *cluster, const struct args *args)
 
 static int cluster_up(struct cluster *cluster, const struct args *args)
 {
-    int missing, status = create_directory(cluster, args);
+    int status = create_directory(cluster, args);
+    char refusal[CLUSTER_TEXT];
 
     if (!status)
         status = lock_cluster_directory(cluster, args);
@@ -246,14 +294,14 @@ static int cluster_up(struct cluster *cluster, const struct args *args)
         status = load_or_create(cluster, args);
     if (status)
         return status;
-    missing = report_missing(cluster, args);
-    if (missing) {
-        (void)cluster_start(cluster, args);
-        return missing;
-    }
-    status = start_nodes(cluster, args);
-    if (!status)
-        print_url(cluster, args);
+    cluster_end_creation(cluster); /* before any node is started */
+    status = start_nodes(cluster, args, refusal);
+    if (!status && cluster->mode == CLUSTER_QUORUM)
+        status = await_masters(cluster, args);
+    if (status)
+        return status;
+    warn_of_limits(cluster, args, refusal);
+    print_url(cluster, args);
     return status;
 }
 
@@ -265,11 +313,16 @@ static int cluster_down(struct cluster *cluster, const struct args *args)
     struct json json;
     int status;
 
-    if (args->nodes)
-        return failure_usage(args, "--nodes is for 'cluster up'");
+    if (args->nodes || args->mode || args->lease_max_ms)
+        return failure_usage(args, "--%s is for 'cluster up'",
+                             args->nodes  ? "nodes"
+                             : args->mode ? "mode"
+                                          : "lease-max");
     status = cluster_read(cluster, args);
     if (status < 0)
-        return failure(args, HF_EUNAVAIL, "%s: there is no cluster here",
+        return failure(args, HF_EUNAVAIL,
+                       "%s: there is no cluster here. Give its directory with "
+                       "--dir.",
                        cluster->directory);
     if (!status)
         status = lock_cluster_directory(cluster, args);
@@ -306,8 +359,15 @@ const struct verb verb_cluster = {
     .text =
         "'up' starts the nodes of the cluster in DIR that do not run, and\n"
         "creates the cluster if there is none. It returns when the cluster\n"
-        "answers, and prints its URL. 'down' stops the nodes; the locks stay,\n"
+        "answers, and prints its URL. A majority of the nodes is enough for\n"
+        "that; it warns of the others. 'down' stops the nodes; the locks stay,\n"
         "and their leases are counted again from the next start.\n"
+        "\n"
+        "With '--mode quorum', the nodes are masters of quorum:, and have the\n"
+        "locks in memory. 'down' ends the locks, but a master does not know\n"
+        "which: after a restart it is quiet, and grants nothing, for the\n"
+        "longest lease that it accepts, --lease-max. If a majority is quiet,\n"
+        "'up' waits for that, and says so on stderr.\n"
         "\n"
         "The default of DIR is 'cluster' in the directory of 'file:'. The log\n"
         "of each node is DIR/node-N.log. A node whose directory is missing is\n"
@@ -315,8 +375,9 @@ const struct verb verb_cluster = {
     .examples = "  export HOLDFAST_URL=$(holdfast cluster up)\n"
                 "  holdfast status\n"
                 "  holdfast cluster up --nodes 5 --dir ./five\n"
+                "  holdfast cluster up --mode quorum --dir ./quorum\n"
                 "  holdfast cluster down\n",
-    .options = OPTION(NODES) | OPTION(DIR),
+    .options = OPTION(MODE) | OPTION(NODES) | OPTION(LEASE_MAX) | OPTION(DIR),
     .words_min = 1,
     .words_max = 1,
     .main = cluster_main,

@@ -1,12 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cluster.h"
@@ -16,14 +11,8 @@
 
 #define FILE_MAX 4096
 
-/* These ports are below those that Linux gives to outgoing connections by
- * default, so that a port is still free when its node is started again. */
-#define PORT_MIN 20000
-#define PORT_COUNT 12000
-#define PORT_ATTEMPTS 1000
-
-static int fail_path(const struct args *args, const char *path,
-                     const char *what)
+int cluster_fail_path(const struct args *args, const char *path,
+                      const char *what)
 {
     return failure(args, HF_ESYSTEM, "%s: cannot %s: %s", path, what,
                    strerror(errno));
@@ -91,7 +80,7 @@ static int make_absolute(struct cluster *cluster, const struct args *args)
         size = snprintf(cluster->directory, PATH_MAX, "%s", args->dir);
     } else {
         if (!getcwd(here, sizeof(here)))
-            return fail_path(args, ".", "find the current directory");
+            return cluster_fail_path(args, ".", "find the current directory");
         size = snprintf(cluster->directory, PATH_MAX, "%s/%s", here, args->dir);
     }
     if (size >= PATH_MAX)
@@ -106,6 +95,27 @@ int cluster_find(struct cluster *cluster, const struct args *args)
                      : find_default(cluster, args);
 }
 
+/* ---- Modes --------------------------------------------------------------*/
+
+static const char *const modes[] = {
+    [CLUSTER_RAFT] = "raft",
+    [CLUSTER_QUORUM] = "quorum",
+};
+
+enum cluster_mode cluster_mode_of(const char *name)
+{
+    for (unsigned i = CLUSTER_RAFT; i <= CLUSTER_QUORUM; i++) {
+        if (!strcmp(modes[i], name))
+            return (enum cluster_mode)i;
+    }
+    return 0;
+}
+
+const char *cluster_mode_name(enum cluster_mode mode)
+{
+    return modes[mode];
+}
+
 /* ---- Reading ------------------------------------------------------------*/
 
 static bool copy_word(char *to, size_t size, const char *word)
@@ -113,7 +123,8 @@ static bool copy_word(char *to, size_t size, const char *word)
     return word && (size_t)snprintf(to, size, "%s", word) < size;
 }
 
-/* Parse "ID PEER CLIENT". The ids must be 1, 2, ... in this order. */
+/* Parse "ID PEER CLIENT", or "ID CLIENT" in a quorum. The ids must be 1, 2, ...
+ * in this order. */
 static bool parse_node(struct cluster *cluster, char *words)
 {
     struct cluster_node *node = &cluster->nodes[cluster->count];
@@ -127,10 +138,30 @@ static bool parse_node(struct cluster *cluster, char *words)
         return false;
     node->id = (unsigned)number;
     cluster->count++;
-    return copy_word(node->peer, CLUSTER_ADDRESS, strtok_r(NULL, " ", &rest)) &&
+    return (cluster->mode == CLUSTER_QUORUM ||
+            copy_word(node->peer, CLUSTER_ADDRESS,
+                      strtok_r(NULL, " ", &rest))) &&
            copy_word(node->client, CLUSTER_ADDRESS,
                      strtok_r(NULL, " ", &rest)) &&
            !strtok_r(NULL, " ", &rest);
+}
+
+/* Parse a setting. They come before the nodes. */
+static bool parse_cluster_setting(struct cluster *cluster, const char *line)
+{
+    uint64_t number;
+
+    if (cluster->count > 0)
+        return false;
+    if (!strncmp(line, "mode ", strlen("mode "))) {
+        cluster->mode = cluster_mode_of(line + strlen("mode "));
+        return cluster->mode != 0;
+    }
+    if (strncmp(line, "lease_max_ms ", strlen("lease_max_ms ")) != 0 ||
+        number_parse(line + strlen("lease_max_ms "), UINT32_MAX, &number))
+        return false;
+    cluster->lease_max_ms = (uint32_t)number;
+    return true;
 }
 
 static bool parse_cluster_file_line(struct cluster *cluster, char *line)
@@ -138,8 +169,9 @@ static bool parse_cluster_file_line(struct cluster *cluster, char *line)
     if (!strncmp(line, "cluster ", strlen("cluster ")))
         return copy_word(cluster->id, CLUSTER_ID, line + strlen("cluster ")) &&
                strspn(cluster->id, "0123456789abcdef") == CLUSTER_ID - 1;
-    return !strncmp(line, "node ", strlen("node ")) &&
-           parse_node(cluster, line + strlen("node "));
+    if (!strncmp(line, "node ", strlen("node ")))
+        return parse_node(cluster, line + strlen("node "));
+    return parse_cluster_setting(cluster, line);
 }
 
 static int parse_file(struct cluster *cluster, const struct args *args,
@@ -151,15 +183,22 @@ static int parse_file(struct cluster *cluster, const struct args *args,
     if (!line || strcmp(line, "holdfast-cluster 1") != 0)
         return failure(args, HF_EPROTO,
                        "%s: not the file of a cluster, or that of a newer "
-                       "version",
+                       "version. Upgrade holdfast, or restore this file: it "
+                       "never changes.",
                        path);
+    cluster->mode = CLUSTER_RAFT;
     while ((line = strtok_r(NULL, "\n", &rest))) {
         if (!parse_cluster_file_line(cluster, line))
-            return failure(args, HF_EPROTO, "%s: malformed line '%.80s ...'",
+            return failure(args, HF_EPROTO,
+                           "%s: malformed line '%.80s ...'. Restore this file: "
+                           "it never changes.",
                            path, line);
     }
     if (cluster->count == 0 || cluster->id[0] == '\0')
-        return failure(args, HF_EPROTO, "%s: the file is incomplete", path);
+        return failure(args, HF_EPROTO,
+                       "%s: the file is incomplete. Restore it: it never "
+                       "changes.",
+                       path);
     return 0;
 }
 
@@ -172,122 +211,23 @@ int cluster_read(struct cluster *cluster, const struct args *args)
     cluster_path(cluster, "cluster", path);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT ? -1 : fail_path(args, path, "open");
+        return errno == ENOENT ? -1 : cluster_fail_path(args, path, "open");
     size = read(fd, text, sizeof(text) - 1);
     (void)close(fd);
     if (size < 0)
-        return fail_path(args, path, "read");
+        return cluster_fail_path(args, path, "read");
     text[size] = '\0';
     return parse_file(cluster, args, path, text);
-}
-
-/* ---- Creating -----------------------------------------------------------*/
-
-/* Bind a socket to a random port, and return its descriptor, which keeps the
- * port until all ports are chosen. Returns -1 on failure. */
-static int reserve_port(uint16_t *port)
-{
-    for (int i = 0; i < PORT_ATTEMPTS; i++) {
-        struct sockaddr_in address = {
-            .sin_family = AF_INET,
-            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-        };
-        uint16_t number;
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-        if (fd < 0 || getrandom(&number, sizeof(number), 0) < 0)
-            return -1;
-        *port = (uint16_t)(PORT_MIN + number % PORT_COUNT);
-        address.sin_port = htons(*port);
-        if (!bind(fd, (struct sockaddr *)&address, sizeof(address)))
-            return fd;
-        (void)close(fd);
-    }
-    return -1;
-}
-
-static bool choose_ports(struct cluster *cluster, size_t count)
-{
-    int fds[2 * CLUSTER_NODES_MAX];
-    size_t reserved = 0;
-    uint16_t port;
-
-    while (reserved < 2 * count) {
-        struct cluster_node *node = &cluster->nodes[reserved / 2];
-
-        fds[reserved] = reserve_port(&port);
-        if (fds[reserved] < 0)
-            break;
-        (void)snprintf(reserved % 2 ? node->client : node->peer,
-                       CLUSTER_ADDRESS, "127.0.0.1:%u", (unsigned)port);
-        node->id = (unsigned)(reserved / 2 + 1);
-        reserved++;
-    }
-    for (size_t i = 0; i < reserved; i++)
-        (void)close(fds[i]);
-    return reserved == 2 * count;
-}
-
-int cluster_choose(struct cluster *cluster, const struct args *args,
-                   size_t count)
-{
-    unsigned char id[(CLUSTER_ID - 1) / 2];
-
-    if (getrandom(id, sizeof(id), 0) != sizeof(id))
-        return failure(args, HF_ESYSTEM, "the kernel has no random numbers");
-    text_hex(id, sizeof(id), cluster->id);
-    if (!choose_ports(cluster, count))
-        return failure(args, HF_ESYSTEM, "cannot find free ports: %s",
-                       strerror(errno));
-    cluster->count = count;
-    return 0;
-}
-
-static void write_lines(const struct cluster *cluster, FILE *file)
-{
-    (void)fprintf(file, "holdfast-cluster 1\ncluster %s\n", cluster->id);
-    for (size_t i = 0; i < cluster->count; i++)
-        (void)fprintf(file, "node %u %s %s\n", cluster->nodes[i].id,
-                      cluster->nodes[i].peer, cluster->nodes[i].client);
-}
-
-static bool sync_cluster_directory(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool synced = fd >= 0 && !fsync(fd);
-
-    if (fd >= 0)
-        (void)close(fd);
-    return synced;
-}
-
-int cluster_write(const struct cluster *cluster, const struct args *args)
-{
-    char path[PATH_MAX], temporary[PATH_MAX];
-    FILE *file;
-    bool failed;
-
-    cluster_path(cluster, "cluster", path);
-    cluster_path(cluster, "cluster.tmp", temporary);
-    file = fopen(temporary, "we");
-    if (!file)
-        return fail_path(args, temporary, "create");
-    write_lines(cluster, file);
-    failed = fflush(file) || fsync(fileno(file));
-    failed = fclose(file) || failed;
-    if (failed || rename(temporary, path) ||
-        !sync_cluster_directory(cluster->directory))
-        return fail_path(args, path, "write");
-    return 0;
 }
 
 char *cluster_url(const struct cluster *cluster)
 {
     char text[16 + CLUSTER_NODES_MAX * (size_t)CLUSTER_ADDRESS];
-    int size = 0;
+    int size =
+        snprintf(text, sizeof(text), "%s:/", cluster_mode_name(cluster->mode));
 
     for (size_t i = 0; i < cluster->count; i++)
         size += snprintf(text + size, sizeof(text) - (size_t)size, "%s%s",
-                         i > 0 ? "," : "raft://", cluster->nodes[i].client);
+                         i > 0 ? "," : "/", cluster->nodes[i].client);
     return text_copy(text);
 }

@@ -14,9 +14,10 @@
 #include "failure.h"
 #include "loop.h"
 
+#define MEMBER_SIZE (2 * CLUSTER_ADDRESS + 16)
 #define READY_FD 3
 #define START_MS 60000
-#define STOP_MS 60000
+#define STOP_MS 15000
 #define LOG_MAX (1 << 20) /* a longer log is renamed when its node starts */
 
 /* ---- Finding processes --------------------------------------------------*/
@@ -38,6 +39,20 @@ pid_t cluster_pid(const struct cluster *cluster, unsigned id)
         lock.l_pid = 0;
     (void)close(fd);
     return lock.l_pid > 0 ? lock.l_pid : 0;
+}
+
+/* Returns false if `fd` is not readable by the deadline. It is polled at least
+ * once: another node may have used up the time. A pidfd is readable when its
+ * process has ended. */
+static bool await_readable(int fd, int64_t deadline)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+
+    do {
+        if (poll(&readable, 1, loop_now() < deadline ? 100 : 0) > 0)
+            return true;
+    } while (loop_now() < deadline);
+    return false;
 }
 
 /* ---- Running holdfastd --------------------------------------------------*/
@@ -64,12 +79,27 @@ __attribute__((noreturn)) static void execute_daemon(const char **argv)
     _exit(STATUS_NOT_FOUND);
 }
 
+/* Write "ID=PEER,CLIENT", or "ID=CLIENT" in a quorum. */
+static void write_member(const struct cluster_node *node,
+                         char text[MEMBER_SIZE])
+{
+    (void)snprintf(text, MEMBER_SIZE, "%u=%s%s%s", node->id, node->peer,
+                   node->peer[0] ? "," : "", node->client);
+}
+
+static void add_option(const char **argv, size_t *count, const char *name,
+                       const char *value)
+{
+    argv[(*count)++] = name;
+    argv[(*count)++] = value;
+}
+
 int cluster_init_node(const struct cluster *cluster, const struct args *args,
                       const struct cluster_node *node)
 {
-    char members[CLUSTER_NODES_MAX][2 * CLUSTER_ADDRESS + 16];
-    char directory[PATH_MAX], id[16];
-    const char *argv[10 + 2 * CLUSTER_NODES_MAX] = {
+    char members[CLUSTER_NODES_MAX][MEMBER_SIZE];
+    char directory[PATH_MAX], id[16], lease_max[16];
+    const char *argv[14 + 2 * CLUSTER_NODES_MAX] = {
         "holdfastd", "--init",    "--dir",  directory,
         "--cluster", cluster->id, "--node", id};
     size_t count = 8;
@@ -78,17 +108,22 @@ int cluster_init_node(const struct cluster *cluster, const struct args *args,
 
     cluster_node_path(cluster, node->id, "", directory);
     (void)snprintf(id, sizeof(id), "%u", node->id);
+    (void)snprintf(lease_max, sizeof(lease_max), "%u", cluster->lease_max_ms);
+    if (cluster->mode == CLUSTER_QUORUM)
+        add_option(argv, &count, "--mode", cluster_mode_name(cluster->mode));
+    if (cluster->lease_max_ms)
+        add_option(argv, &count, "--lease-max-ms", lease_max);
     for (size_t i = 0; i < cluster->count; i++) {
-        const struct cluster_node *member = &cluster->nodes[i];
-
-        (void)snprintf(members[i], sizeof(members[i]), "%u=%s,%s", member->id,
-                       member->peer, member->client);
-        argv[count++] = "--member";
-        argv[count++] = members[i];
+        write_member(&cluster->nodes[i], members[i]);
+        add_option(argv, &count, "--member", members[i]);
     }
     pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        /* It keeps the lock if this process is killed. Otherwise the next
+         * `cluster up` would remove files while they are created. */
+        (void)fcntl(cluster->lock, F_SETFD, 0);
         execute_daemon(argv);
+    }
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
         return failure(args, HF_ESYSTEM, "node %u: cannot initialise %s",
                        node->id, directory);
@@ -173,52 +208,133 @@ static void read_last_line(const struct cluster *cluster, unsigned id,
         (void)fclose(log);
 }
 
-static int await_node(const struct cluster *cluster, const struct args *args,
-                      unsigned id, int ready, int64_t deadline)
+static void await_node(const struct cluster *cluster, struct cluster_node *node,
+                       int ready, int64_t deadline)
 {
-    struct pollfd readable = {.fd = ready, .events = POLLIN};
     char line[1024];
     char byte;
 
-    while (loop_now() < deadline) {
-        if (poll(&readable, 1, 100) > 0)
-            break;
-    }
-    if (readable.revents && read(ready, &byte, 1) == 1)
-        return 0;
-    read_last_line(cluster, id, line);
-    return failure(args, HF_EUNAVAIL, "node %u did not start: %s", id, line);
+    if (await_readable(ready, deadline) && read(ready, &byte, 1) == 1)
+        return;
+    read_last_line(cluster, node->id, line);
+    (void)snprintf(node->down, CLUSTER_TEXT, "did not start: %s", line);
 }
 
-int cluster_start(const struct cluster *cluster, const struct args *args)
+void cluster_explain(const struct cluster *cluster, struct cluster_node *node,
+                     const char *why)
+{
+    char line[1024];
+
+    if (cluster_pid(cluster, node->id)) {
+        (void)snprintf(node->down, CLUSTER_TEXT, "does not answer: %s", why);
+        return;
+    }
+    read_last_line(cluster, node->id, line);
+    (void)snprintf(node->down, CLUSTER_TEXT, "has stopped: %s", line);
+}
+
+/* A node whose directory is missing has forgotten its votes, so it must not come
+ * back as the same member. If some of its files are missing, holdfastd reports
+ * which. */
+static bool has_directory(const struct cluster *cluster, unsigned id)
+{
+    bool is_master = cluster->mode == CLUSTER_QUORUM;
+    char config[PATH_MAX], identity[PATH_MAX];
+
+    cluster_node_path(cluster, id, "/config", config);
+    cluster_node_path(cluster, id, is_master ? "/master" : "/identity",
+                      identity);
+    return !access(config, F_OK) || !access(identity, F_OK);
+}
+
+static void report_missing(const struct cluster *cluster,
+                           struct cluster_node *node)
+{
+    char path[PATH_MAX];
+
+    cluster_node_path(cluster, node->id, "", path);
+    (void)snprintf(node->down, CLUSTER_TEXT,
+                   "was not started: %.500s is missing or empty. It is "
+                   "not created again, because the node would have forgotten "
+                   "its votes. Restore it; or, if all locks may be lost, stop "
+                   "the cluster and remove %.500s.",
+                   path, cluster->directory);
+}
+
+/* Returns true if the directory was copied from another node: the file `config`
+ * has a line of another id. */
+static bool is_foreign(const struct cluster *cluster, unsigned id)
+{
+    char path[PATH_MAX], line[256];
+    bool found = false;
+    unsigned long number = id;
+    FILE *config;
+
+    cluster_node_path(cluster, id, "/config", path);
+    config = fopen(path, "re");
+    while (config && !found && fgets(line, sizeof(line), config)) {
+        found = !strncmp(line, "node ", strlen("node "));
+        if (found)
+            number = strtoul(line + strlen("node "), NULL, 10);
+    }
+    if (config)
+        (void)fclose(config);
+    return number != id;
+}
+
+/* Two directories of one node, used in turn, would forget each other's votes. */
+static void report_foreign(const struct cluster *cluster,
+                           struct cluster_node *node)
+{
+    char path[PATH_MAX];
+
+    cluster_node_path(cluster, node->id, "/config", path);
+    (void)snprintf(node->down, CLUSTER_TEXT,
+                   "was not started: %.900s is that of another node. Restore "
+                   "the directory of this node.",
+                   path);
+}
+
+/* Start the node if it does not run. Returns the same as spawn_node(), or -1 if
+ * there is nothing to wait for. */
+static int start_node(struct cluster *cluster, const struct args *args,
+                      struct cluster_node *node)
+{
+    int ready = -1;
+
+    node->down[0] = '\0';
+    if (cluster_pid(cluster, node->id))
+        return ready;
+    if (!has_directory(cluster, node->id)) {
+        report_missing(cluster, node);
+        return ready;
+    }
+    if (is_foreign(cluster, node->id)) {
+        report_foreign(cluster, node);
+        return ready;
+    }
+    failure_trace(args, "starting node %u", node->id);
+    ready = spawn_node(cluster, node->id);
+    if (ready < 0)
+        (void)snprintf(node->down, CLUSTER_TEXT, "did not start: %s",
+                       strerror(errno));
+    return ready;
+}
+
+void cluster_start(struct cluster *cluster, const struct args *args)
 {
     int64_t deadline = loop_now() + START_MS;
+    size_t count = cluster->count;
     int ready[CLUSTER_NODES_MAX];
-    int status = 0;
 
-    for (size_t i = 0; i < cluster->count; i++) {
-        unsigned id = cluster->nodes[i].id;
-        char directory[PATH_MAX];
-
-        cluster_node_path(cluster, id, "", directory);
-        ready[i] = -1;
-        if (cluster_pid(cluster, id) || access(directory, F_OK))
-            continue;
-        failure_trace(args, "starting node %u", id);
-        ready[i] = spawn_node(cluster, id);
-        if (ready[i] < 0)
-            status = failure(args, HF_ESYSTEM, "cannot start node %u: %s", id,
-                             strerror(errno));
-    }
-    for (size_t i = 0; i < cluster->count; i++) {
+    for (size_t i = 0; i < count; i++)
+        ready[i] = start_node(cluster, args, &cluster->nodes[i]);
+    for (size_t i = 0; i < count; i++) {
         if (ready[i] < 0)
             continue;
-        if (!status)
-            status = await_node(cluster, args, cluster->nodes[i].id, ready[i],
-                                deadline);
+        await_node(cluster, &cluster->nodes[i], ready[i], deadline);
         (void)close(ready[i]);
     }
-    return status;
 }
 
 /* ---- Stopping -----------------------------------------------------------*/
@@ -238,18 +354,6 @@ static int signal_node(const struct cluster *cluster, unsigned id, pid_t pid)
     return fd;
 }
 
-/* Wait until the process ends. Returns false if it still runs at `deadline`. */
-static bool await_end(int pidfd, int64_t deadline)
-{
-    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
-
-    while (loop_now() < deadline) {
-        if (poll(&ended, 1, 100) > 0)
-            return true;
-    }
-    return false;
-}
-
 int cluster_stop(const struct cluster *cluster, const struct args *args,
                  unsigned *count)
 {
@@ -266,10 +370,10 @@ int cluster_stop(const struct cluster *cluster, const struct args *args,
         *count += pids[i] != 0;
     }
     for (size_t i = 0; i < cluster->count; i++) {
-        if (pids[i] && (fds[i] < 0 || !await_end(fds[i], deadline)))
+        if (pids[i] && (fds[i] < 0 || !await_readable(fds[i], deadline)))
             status = failure(args, HF_EUNAVAIL,
                              "node %u, process %ld, did not stop. Try again, "
-                             "or end it with kill -9: its locks are safe.",
+                             "or end it with kill -9, which is safe.",
                              cluster->nodes[i].id, (long)pids[i]);
         if (fds[i] >= 0)
             (void)close(fds[i]);

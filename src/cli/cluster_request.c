@@ -1,6 +1,4 @@
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,45 +9,11 @@
 #include "cluster.h"
 #include "failure.h"
 #include "loop.h"
+#include "resolve.h"
 
 #define REQUEST_MAX 4096
 #define REPLY_MAX (1 << 20)
-
-/* ---- Addresses ----------------------------------------------------------*/
-
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-/* Parse "HOST:PORT", where HOST is an IP address or localhost. */
-static bool parse_address(const char *text, union address *address)
-{
-    char host[CLUSTER_ADDRESS];
-    const char *colon = strrchr(text, ':');
-    size_t size = colon ? (size_t)(colon - text) : 0;
-    unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
-
-    if (size == 0 || size >= sizeof(host) || port == 0 || port > 65535)
-        return false;
-    if (text[0] == '[' && text[size - 1] == ']') {
-        text++;
-        size -= 2;
-    }
-    memcpy(host, text, size);
-    host[size] = '\0';
-    memset(address, 0, sizeof(*address));
-    address->v4.sin_family = AF_INET;
-    address->v4.sin_port = htons((uint16_t)port);
-    if (inet_pton(AF_INET, strcmp(host, "localhost") ? host : "127.0.0.1",
-                  &address->v4.sin_addr) == 1)
-        return true;
-    memset(address, 0, sizeof(*address));
-    address->v6.sin6_family = AF_INET6;
-    address->v6.sin6_port = htons((uint16_t)port);
-    return inet_pton(AF_INET6, host, &address->v6.sin6_addr) == 1;
-}
+#define RESOLVE_MS 5000 /* how long to wait for the address of a name */
 
 /* ---- Waiting ------------------------------------------------------------*/
 
@@ -70,23 +34,21 @@ static bool wait_for(int fd, short events, int64_t deadline)
     return false;
 }
 
-static int connect_node(const char *text, int64_t deadline, const char **why)
+/* Returns a connected socket, or -1 and the reason in `*why`. */
+static int connect_address(const union resolve_address *address,
+                           int64_t deadline, const char **why)
 {
-    union address address;
     socklen_t size = sizeof(int);
     int fd, error = 0;
 
-    *why = "not an address";
-    if (!parse_address(text, &address))
-        return -1;
-    fd = socket(address.any.sa_family,
+    fd = socket(address->any.sa_family,
                 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     *why = "no connection";
     if (fd < 0)
         return -1;
-    if (connect(fd, &address.any,
-                address.any.sa_family == AF_INET ? sizeof(address.v4)
-                                                 : sizeof(address.v6)))
+    if (connect(fd, &address->any,
+                address->any.sa_family == AF_INET ? sizeof(address->v4)
+                                                  : sizeof(address->v6)))
         error = errno;
     if (error == EINPROGRESS && wait_for(fd, POLLOUT, deadline) &&
         !getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) && !error)
@@ -96,6 +58,21 @@ static int connect_node(const char *text, int64_t deadline, const char **why)
     *why = error == ECONNREFUSED ? "nothing listens there" : "no connection";
     (void)close(fd);
     return -1;
+}
+
+/* Try one address after the other, each for its share of the time. */
+static int connect_node(const union resolve_address *addresses, size_t count,
+                        int64_t deadline, const char **why)
+{
+    int fd = -1;
+
+    for (size_t i = 0; i < count && fd < 0; i++) {
+        int64_t left = deadline - loop_now();
+
+        fd = connect_address(
+            &addresses[i], deadline - left + left / (int64_t)(count - i), why);
+    }
+    return fd;
 }
 
 /* ---- Sending and receiving ----------------------------------------------*/
@@ -181,9 +158,16 @@ static char *receive_reply(int fd, int64_t deadline, const char **why)
 char *cluster_request(const char *address, const char *const *words,
                       size_t count, int64_t deadline, const char **why)
 {
-    int fd = connect_node(address, deadline, why);
+    union resolve_address addresses[RESOLVE_MAX];
+    int64_t started = loop_now();
+    size_t found = resolve_host(address, started + RESOLVE_MS, addresses, why);
     char *reply = NULL;
+    int fd;
 
+    if (found == 0)
+        return NULL;
+    deadline += loop_now() - started; /* resolving has a limit of its own */
+    fd = connect_node(addresses, found, deadline, why);
     if (fd < 0)
         return NULL;
     *why = "no answer";

@@ -1,62 +1,55 @@
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster.h"
 #include "failure.h"
-#include "json.h"
 #include "loop.h"
-#include "text.h"
+#include "status.h"
 #include "url.h"
 
-#define NODES_MAX 32 /* addresses in the URL, and members that nodes name */
 #define ANSWER_MS 1000
-
-struct node {
-    char address[CLUSTER_ADDRESS];
-    char role[16];
-    const char *why; /* why it did not answer; NULL: it did */
-    uint64_t id;     /* 0: unknown */
-    uint64_t term, commit, applied;
-    pid_t pid; /* 0: unknown, or on another machine */
-};
-
-struct view {
-    struct node nodes[NODES_MAX];
-    size_t count, answered;
-    char cluster[CLUSTER_ID];
-    uint64_t term, commit; /* the highest of all nodes */
-};
 
 /* ---- The addresses ------------------------------------------------------*/
 
-static struct node *add_node(struct view *view, const char *address,
-                             size_t size)
+static struct status_node *add_node(struct status_view *view,
+                                    const char *address, size_t size)
 {
-    struct node *node = &view->nodes[view->count];
+    struct status_node *node = &view->nodes[view->count];
 
     for (size_t i = 0; i < view->count; i++) {
         if (strlen(view->nodes[i].address) == size &&
             !strncmp(view->nodes[i].address, address, size))
             return &view->nodes[i];
     }
-    if (size == 0 || size >= sizeof(node->address) || view->count == NODES_MAX)
+    if (size == 0 || size >= sizeof(node->address) ||
+        view->count == STATUS_NODES_MAX)
         return NULL;
     memcpy(node->address, address, size);
     view->count++;
     return node;
 }
 
-/* Add the addresses of "raft://HOST:PORT,HOST:PORT". */
-static int read_url(struct view *view, const struct args *args, const char *url)
+/* The mode of the cluster that has this URL, or 0. */
+static enum cluster_mode mode_of_url(const char *url)
 {
-    const char *at = url + strlen("raft://");
+    if (!strncmp(url, "raft:", strlen("raft:")))
+        return CLUSTER_RAFT;
+    return strncmp(url, "quorum:", strlen("quorum:")) ? 0 : CLUSTER_QUORUM;
+}
 
-    if (strncmp(url, "raft://", strlen("raft://")) != 0)
+/* Add the addresses of "raft://HOST:PORT,HOST:PORT". */
+static int read_url(struct status_view *view, const struct args *args,
+                    const char *url)
+{
+    const char *at = url + strcspn(url, ":");
+
+    view->mode = mode_of_url(url);
+    if (!view->mode || strncmp(at, "://", strlen("://")) != 0)
         return failure_usage(args,
                              "status is for clusters: expected a URL such as "
-                             "raft://127.0.0.1:7101,127.0.0.1:7102");
+                             "raft://127.0.0.1:7101,127.0.0.1:7102 or "
+                             "quorum://127.0.0.1:7101,127.0.0.1:7102");
+    at += strlen("://");
     for (;;) {
         size_t size = strcspn(at, ",/?");
 
@@ -69,7 +62,7 @@ static int read_url(struct view *view, const struct args *args, const char *url)
     }
 }
 
-static int read_cluster(struct view *view, const struct args *args)
+static int read_cluster(struct status_view *view, const struct args *args)
 {
     struct cluster cluster;
     int rc = cluster_find(&cluster, args);
@@ -81,9 +74,10 @@ static int read_cluster(struct view *view, const struct args *args)
                        "%s: there is no cluster here. Give the URL of one, or "
                        "create one with 'holdfast cluster up'.",
                        cluster.directory);
+    view->mode = cluster.mode;
     for (size_t i = 0; !rc && i < cluster.count; i++) {
-        struct node *node = add_node(view, cluster.nodes[i].client,
-                                     strlen(cluster.nodes[i].client));
+        struct status_node *node = add_node(view, cluster.nodes[i].client,
+                                            strlen(cluster.nodes[i].client));
 
         if (node)
             node->id = cluster.nodes[i].id;
@@ -92,8 +86,8 @@ static int read_cluster(struct view *view, const struct args *args)
 }
 
 /* Find the nodes: those of the URL on the command line, else of --dir, else of
- * HOLDFAST_URL if that is a raft: URL, else of the default directory. */
-static int find_nodes(struct view *view, struct args *args)
+ * HOLDFAST_URL if that is the URL of a cluster, else of the default directory. */
+static int find_nodes(struct status_view *view, struct args *args)
 {
     if (args->word_count > 0 && args->url)
         return failure_usage(args, "give the URL as an argument or with --url, "
@@ -102,75 +96,100 @@ static int find_nodes(struct view *view, struct args *args)
         args->url = args->words[0];
     if (args->url && args->dir)
         return failure_usage(args, "give a URL or --dir, not both");
-    if (!args->dir &&
-        (args->url || !strncmp(url_find(args), "raft:", strlen("raft:"))))
+    if (!args->dir && (args->url || mode_of_url(url_find(args))))
         return read_url(view, args, url_find(args));
     return read_cluster(view, args);
 }
 
 /* ---- The replies, which are JSON ----------------------------------------*/
 
-/* The text after the first "name": in the JSON `text`, or NULL. */
-static const char *find_member(const char *text, const char *name)
-{
-    char quoted[40];
-
-    (void)snprintf(quoted, sizeof(quoted), "\"%s\":", name);
-    text = strstr(text, quoted);
-    return text ? text + strlen(quoted) : NULL;
-}
-
-static uint64_t read_json_number(const char *text, const char *name)
-{
-    const char *value = find_member(text, name);
-
-    return value ? strtoull(value, NULL, 10) : 0;
-}
-
-static void read_text(const char *text, const char *name, char *to, size_t size)
-{
-    const char *value = find_member(text, name);
-    size_t length = value && *value == '"' ? strcspn(value + 1, "\"") : 0;
-
-    (void)snprintf(to, size, "%.*s", (int)length, length ? value + 1 : "");
-}
-
 /* The reply of a node names all members: add those that are not in the URL, and
- * the ids of nodes that do not answer. */
-static void read_members(struct view *view, const char *reply)
+ * the ids of nodes that do not answer. The reply of a leader also has the lag
+ * of each member, all of one moment. */
+static void read_members(struct status_view *view, const char *reply,
+                         bool has_lags)
 {
-    const char *at = find_member(reply, "nodes");
+    const char *at = cluster_reply_find(reply, "nodes");
 
     while (at && (at = strchr(at, '{'))) {
         char address[CLUSTER_ADDRESS];
-        struct node *node;
+        size_t count = view->count;
+        struct status_node *node;
 
-        read_text(at, "address", address, sizeof(address));
+        cluster_reply_text(at, "address", address, sizeof(address));
         node = add_node(view, address, strlen(address));
+        if (view->count > count)
+            node->is_reported = true;
         if (node && node->id == 0)
-            node->id = read_json_number(at, "id");
+            node->id = cluster_reply_number(at, "id");
+        if (node && has_lags) {
+            node->lag = cluster_reply_number(at, "lag");
+            node->has_lag = true;
+        }
         at++;
     }
 }
 
-static void parse_status_reply(struct view *view, struct node *node,
-                               const char *reply)
+/* Read what a node of a raft cluster reports. Returns true if it leads. */
+static bool parse_raft_reply(struct status_view *view, struct status_node *node,
+                             const char *reply)
 {
-    node->id = read_json_number(reply, "id");
-    node->term = read_json_number(reply, "term");
-    node->commit = read_json_number(reply, "commit");
-    node->applied = read_json_number(reply, "applied");
-    read_text(reply, "role", node->role, sizeof(node->role));
-    read_text(reply, "cluster", view->cluster, sizeof(view->cluster));
-    if (node->term > view->term)
-        view->term = node->term;
-    if (node->commit > view->commit)
-        view->commit = node->commit;
-    view->answered++;
-    read_members(view, reply);
+    uint64_t term = cluster_reply_number(reply, "term");
+    uint64_t commit = cluster_reply_number(reply, "commit");
+    bool leads;
+
+    node->applied = cluster_reply_number(reply, "applied");
+    node->first = cluster_reply_number(reply, "first");
+    node->last = cluster_reply_number(reply, "last");
+    node->uncommitted_earlier_term =
+        cluster_reply_bool(reply, "uncommitted_earlier_term");
+    if (term > view->term)
+        view->term = term;
+    if (commit > view->commit)
+        view->commit = commit;
+    /* A leader that has not noticed its successor yet has a lower term. */
+    leads = !strcmp(node->role, "leader") && term > view->leader_term;
+    if (leads)
+        view->leader_term = term;
+    return leads;
 }
 
-static void ask_node(struct view *view, struct node *node)
+static void parse_master_reply(struct status_view *view,
+                               struct status_node *node, const char *reply)
+{
+    uint64_t set = cluster_reply_number(reply, "set");
+
+    node->quiet_ms = cluster_reply_number(reply, "quiet_ms");
+    node->held = cluster_reply_number(reply, "held");
+    node->waiters = cluster_reply_number(reply, "waiters");
+    node->mark_failed = cluster_reply_bool(reply, "mark_failed");
+    if (set > view->set)
+        view->set = set;
+}
+
+static void parse_status_reply(struct status_view *view,
+                               struct status_node *node, const char *reply)
+{
+    bool is_master = cluster_reply_find(reply, "quiet_ms") != NULL;
+    bool leads = false;
+
+    node->id = cluster_reply_number(reply, "id");
+    cluster_reply_text(reply, "role", node->role, sizeof(node->role));
+    if (is_master != (view->mode == CLUSTER_QUORUM)) {
+        node->why = is_master ? "a node of a quorum cluster; use quorum://"
+                              : "a node of a raft cluster; use raft://";
+        return;
+    }
+    view->answered++;
+    cluster_reply_text(reply, "cluster", view->cluster, sizeof(view->cluster));
+    if (is_master)
+        parse_master_reply(view, node, reply);
+    else
+        leads = parse_raft_reply(view, node, reply);
+    read_members(view, reply, leads);
+}
+
+static void ask_node(struct status_view *view, struct status_node *node)
 {
     const char *words[] = {"STATUS"};
     char *reply = cluster_request(node->address, words, 1,
@@ -188,88 +207,63 @@ static void ask_node(struct view *view, struct node *node)
     free(reply);
 }
 
+/* Remove node `j`, which is node `i` at another address. */
+static void merge_nodes(struct status_view *view, size_t i, size_t j)
+{
+    struct status_node *kept = &view->nodes[i];
+    struct status_node *other = &view->nodes[j];
+    const struct status_node copy = *other;
+
+    memmove(other, other + 1, (view->count - j - 1) * sizeof(*other));
+    view->count--;
+    if (kept->why && !copy.why)
+        *kept = copy;
+    else if (!kept->has_lag) {
+        kept->has_lag = copy.has_lag;
+        kept->lag = copy.lag;
+    }
+    if (!kept->pid)
+        kept->pid = copy.pid;
+}
+
+/* A node may be in the URL by its name, and in the replies by its address. */
+static void merge_duplicates(struct status_view *view)
+{
+    for (size_t i = 0; i < view->count; i++) {
+        for (size_t j = view->count - 1; j > i; j--) {
+            const struct status_node *node = &view->nodes[j];
+
+            if (node->is_reported && node->id != 0 &&
+                node->id == view->nodes[i].id)
+                merge_nodes(view, i, j);
+        }
+    }
+}
+
 static int compare_nodes(const void *a, const void *b)
 {
-    const struct node *first = a, *second = b;
+    const struct status_node *first = a, *second = b;
 
     return (first->id > second->id) - (first->id < second->id);
 }
 
-/* ---- Output -------------------------------------------------------------*/
-
-/* How many committed entries the node has not applied. */
-static uint64_t lag_of(const struct view *view, const struct node *node)
-{
-    return view->commit > node->applied ? view->commit - node->applied : 0;
-}
-
-static void print_json(const struct view *view)
-{
-    struct json json;
-
-    json_open(&json, stdout);
-    json_text(&json, "cluster", view->cluster);
-    json_number(&json, "term", view->term);
-    json_number(&json, "commit", view->commit);
-    json_begin_array(&json, "nodes");
-    for (size_t i = 0; i < view->count; i++) {
-        const struct node *node = &view->nodes[i];
-
-        json_begin_element(&json);
-        json_number(&json, "id", node->id);
-        json_text(&json, "address", node->address);
-        json_text(&json, "role", node->role);
-        if (!node->why)
-            json_number(&json, "lag", lag_of(view, node));
-        else
-            json_text(&json, "reason", node->why);
-        if (node->pid)
-            json_number(&json, "pid", (uint64_t)node->pid);
-        json_end(&json);
-    }
-    json_end_array(&json);
-    json_close(&json);
-}
-
-static void print_node(const struct view *view, const struct node *node)
-{
-    char pid[16] = "-";
-
-    if (node->pid)
-        (void)snprintf(pid, sizeof(pid), "%ld", (long)node->pid);
-    (void)printf("%-4" PRIu64 " %-22s %-12s %-8s ", node->id, node->address,
-                 node->role, pid);
-    if (node->why)
-        (void)printf("-  %s\n", node->why);
-    else
-        (void)printf("%" PRIu64 "\n", lag_of(view, node));
-}
-
-static void print_status_text(const struct view *view)
-{
-    if (view->answered > 0)
-        (void)printf("cluster %s  term %" PRIu64 "  commit %" PRIu64 "\n",
-                     view->cluster, view->term, view->commit);
-    (void)printf("%-4s %-22s %-12s %-8s %s\n", "ID", "ADDRESS", "ROLE", "PID",
-                 "LAG");
-    for (size_t i = 0; i < view->count; i++)
-        print_node(view, &view->nodes[i]);
-}
+/* ---- The verb -----------------------------------------------------------*/
 
 static int status_main(struct args *args)
 {
-    struct view view = {.count = 0};
+    struct status_view view = {.count = 0};
     int rc = find_nodes(&view, args);
 
     if (rc)
         return rc;
     for (size_t i = 0; i < view.count; i++)
         ask_node(&view, &view.nodes[i]);
+    merge_duplicates(&view);
     qsort(view.nodes, view.count, sizeof(view.nodes[0]), compare_nodes);
     if (args->json)
-        print_json(&view);
+        status_print_json(&view);
     else
-        print_status_text(&view);
+        status_print_text(&view);
     return view.answered > 0 ? STATUS_OK : STATUS_UNAVAILABLE;
 }
 
@@ -281,13 +275,21 @@ const struct verb verb_status = {
         "Asks each node of the cluster at URL for its state, and prints the\n"
         "term, the commit index, and for each node: the id, the address, the\n"
         "role (leader, follower, candidate or unreachable), the process if it\n"
-        "runs on this machine, and the lag, the number of committed entries\n"
-        "that it has not applied. It needs no majority. Without URL, it shows\n"
-        "the cluster of HOLDFAST_URL, or the one that 'cluster up' has\n"
-        "started in DIR. The status is 0 if a node answered, else 69.\n",
+        "runs on this machine, and the lag, the number of log entries that\n"
+        "the leader has and the node has not confirmed; without a leader, the\n"
+        "number of committed entries that it has not applied. It needs no\n"
+        "majority. Without URL, it shows the cluster of HOLDFAST_URL, or the\n"
+        "one that 'cluster up' has started in DIR. The status is 0 if a node\n"
+        "answered, else 69.\n"
+        "\n"
+        "Of a quorum cluster, it prints the number of the set of masters, and\n"
+        "for each master: the id, the address, the role (master, replica or\n"
+        "unreachable), the process, for how long it is still quiet after a\n"
+        "restart, and the number of keys that are held there.\n",
     .examples =
         "  holdfast status\n"
         "  holdfast status raft://127.0.0.1:7101\n"
+        "  holdfast status quorum://127.0.0.1:7201,127.0.0.1:7202\n"
         "  holdfast status --json |\n"
         "      jq -r '.nodes[] | select(.role == \"leader\").address'\n",
     .options = OPTION(DIR),

@@ -7,90 +7,12 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 
 from cases import (HOLDFAST, LIMIT, Skip, alive, case, check, environment,
-                   equal, main, read, run, until)
-
-DAEMON = os.path.join(os.path.dirname(HOLDFAST), 'holdfastd')
-
-
-class Cluster:
-    """A cluster in a folder of its own; its nodes are killed at the end."""
-
-    def __init__(self, folder):
-        self.dir = os.path.join(folder, 'cluster')
-        self.env = environment()
-        self.keys = 0
-
-    def run(self, *args, **options):
-        return run(*args, '--dir', self.dir, env=self.env, **options)
-
-    def up(self, *args, **options):
-        return self.run('cluster', 'up', *args, **options)
-
-    def down(self, **options):
-        return self.run('cluster', 'down', **options)
-
-    def status(self, **options):
-        (shown,) = self.run('status', '--json', **options).json()
-        return shown
-
-    def pids(self):
-        """{id: process} of the nodes that run."""
-        return {node['id']: node['pid'] for node in self.status(
-            wanted=None)['nodes'] if 'pid' in node}
-
-    def path(self, *names):
-        return os.path.join(self.dir, *names)
-
-    def addresses(self):
-        """[(peer address, client address)], as (host, port)."""
-        lines = [line.split() for line in
-                 read(self.path('cluster')).splitlines()]
-        return [tuple(('127.0.0.1', int(word.rpartition(':')[2]))
-                      for word in line[2:]) for line in lines
-                if line[0] == 'node']
-
-    def kill(self, *ids):
-        pids = self.pids()
-        for number in ids or pids:
-            os.kill(pids[number], signal.SIGKILL)
-            until(lambda n=number: not self.listens(n), 'the end of a node')
-
-    def listens(self, number):
-        with socket.socket() as link:
-            return link.connect_ex(self.addresses()[number - 1][1]) == 0
-
-    def request(self, node, *words, limit=LIMIT):
-        """The reply of a node, as text, or '' if it closes the connection."""
-        with socket.create_connection(self.addresses()[node - 1][1],
-                                      timeout=limit) as link:
-            link.sendall(f'*{len(words)}\r\n'.encode() + b''.join(
-                b'$%d\r\n%s\r\n' % (len(word), word.encode())
-                for word in words))
-            return link.recv(65536).decode()
-
-    def grants(self, node):
-        """Whether a node grants a key that was never locked before."""
-        self.keys += 1
-        return self.request(node, 'LOCK', f'key {self.keys}',
-                            '600000').startswith('*3')
-
-    def close(self):
-        with contextlib.suppress(Exception):
-            self.kill()
-
-
-@contextlib.contextmanager
-def cluster():
-    if not os.path.exists(DAEMON):
-        raise Skip('this build has no holdfastd')
-    with tempfile.TemporaryDirectory(prefix='holdfast-') as folder:
-        new = Cluster(folder)
-        try:
-            yield new
-        finally:
-            new.close()
+                   equal, main, read, run, tool, until)
+from clusters import cluster, status_of_server
 
 
 @case
@@ -104,6 +26,7 @@ def up_prints_the_url_alone():
         equal(len(c.addresses()), 3)
 
 
+# G2-12: the nodes know nothing but their addresses.
 @case
 def up_returns_when_the_cluster_has_a_leader():
     with cluster() as c:
@@ -112,6 +35,7 @@ def up_returns_when_the_cluster_has_a_leader():
         equal(roles, ['follower', 'follower', 'leader'])
 
 
+# GO-21
 @case
 def a_cluster_of_one_node_answers():
     with cluster() as c:
@@ -149,6 +73,7 @@ def up_starts_a_node_that_was_killed_a_moment_ago():
             equal(sorted(c.pids()), [1, 2, 3])
 
 
+# GO-32
 @case
 def a_node_that_was_started_again_counts_for_the_majority():
     with cluster() as c:
@@ -196,34 +121,167 @@ def down_reports_how_many_nodes_it_has_stopped():
 
 
 @case
+def down_names_only_the_nodes_that_do_not_stop():
+    with cluster() as c:
+        c.up()
+        pids = c.pids()
+        os.kill(pids[1], signal.SIGSTOP)
+        ended = c.down(wanted=69)
+        check(f'node 1, process {pids[1]}, did not stop' in ended.err, ended)
+        equal(ended.err.count('did not stop'), 1, ended)
+        check(not alive(pids[2]) and not alive(pids[3]), ended)
+        os.kill(pids[1], signal.SIGCONT)
+        c.down()
+        check(not alive(pids[1]))
+
+
+@case
 def down_without_a_cluster_is_refused():
     with cluster() as c:
         check('no cluster here' in c.down(wanted=69).err)
         check(not os.path.exists(c.dir))
 
 
+# The cluster serves without it, so the status is 0.
 @case
 def a_missing_member_is_not_created_again():
     with cluster() as c:
-        c.up()
+        url = c.up().out
         c.down()
         shutil.rmtree(c.path('node-2'))
-        ended = c.up(wanted=69)
-        equal(ended.out, '')
+        ended = c.up()
+        equal(ended.out, url)
         check('node 2' in ended.err and 'forgotten its votes' in ended.err,
               ended)
+        equal(ended.err.count('node 2'), 1, ended)
+        check('2 of 3 nodes serve' in ended.err, ended)
         check(not os.path.exists(c.path('node-2')))
         equal(sorted(c.pids()), [1, 3], 'the others are started')
 
 
 @case
-def an_incomplete_member_is_refused():
+def without_a_majority_no_url_is_printed():
     with cluster() as c:
         c.up()
         c.down()
-        os.remove(c.path('node-3', 'identity'))
+        for number in (1, 3):
+            shutil.rmtree(c.path(f'node-{number}'))
         ended = c.up(wanted=69)
+        equal(ended.out, '')
+        for text in ('node 1 was not started', 'node 3 was not started',
+                     '1 of 3 nodes run, which is not a majority'):
+            check(text in ended.err, text, ended)
+        equal(sorted(c.pids()), [2], 'it is started')
+
+
+@case
+def an_incomplete_member_is_refused():
+    with cluster() as c:
+        url = c.up().out
+        c.down()
+        os.remove(c.path('node-3', 'identity'))
+        ended = c.up()
+        equal(ended.out, url)
         check('node 3 did not start' in ended.err, ended)
+        os.remove(c.path('node-1', 'config'))
+        c.down()
+        ended = c.up(wanted=69)
+        check('node 1 did not start' in ended.err, ended)
+        check('Copy the file of another member' in ended.err, ended)
+
+
+@case
+def the_directory_of_another_member_is_refused():
+    with cluster() as c:
+        c.up()
+        c.down()
+        shutil.rmtree(c.path('node-2'))
+        shutil.copytree(c.path('node-1'), c.path('node-2'))
+        ended = c.up()
+        check('node 2 was not started' in ended.err, ended)
+        check('is that of another node' in ended.err, ended)
+        equal(sorted(c.pids()), [1, 3])
+
+
+@case
+def a_damaged_member_is_named():
+    with cluster() as c:
+        url = c.up().out
+        c.down()
+        name = min(f for f in os.listdir(c.path('node-1'))
+                   if f.startswith('log-'))
+        with open(c.path('node-1', name), 'r+b') as file:
+            file.truncate(1000)
+        (warning,) = [line for line in c.up('--json').err.splitlines()
+                      if 'node 1' in line]
+        check('did not start' in warning and name in warning, warning)
+        equal(c.up().out, url)
+
+
+# Another process may answer at the address of a node that does not run.
+@case
+def a_stranger_at_a_port_is_not_taken_for_a_node():
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = server.accept()
+                with link:
+                    asked.append(link.recv(1000))
+                    link.sendall(b'*0\r\n')
+
+    asked = []
+    with cluster() as c:
+        c.up('--nodes', '1')
+        c.down()
+        with socket.create_server(c.addresses()[0][1]) as server:
+            thread = threading.Thread(target=serve)
+            thread.start()
+            ended = c.up(wanted=69)
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+        equal((ended.out, asked), ('', []))
+
+
+@contextlib.contextmanager
+def full_cluster():
+    """A cluster whose lock table is full, and its URL."""
+    def is_full():
+        c.keys += 1
+        return c.request(1, 'LOCK', f'large {c.keys}', '600000', 'VALUE',
+                         'x' * 60000).startswith('-LIMIT')
+
+    with cluster() as c:
+        url = c.up().out
+        c.down()
+        for number in (1, 2, 3):
+            with open(c.path(f'node-{number}', 'config'), 'a',
+                      encoding='ascii') as file:
+                file.write('table_mib 1\n')
+        c.up()
+        until(is_full, 'a full table')
+        yield c, url
+
+
+# A full table here; a full disk is answered with NOSPACE in the same way.
+@case
+def a_cluster_that_refuses_locks_answers():
+    with full_cluster() as (c, url):
+        ended = c.up()
+        equal(ended.out, url)
+        check('LIMIT the lock table is full' in ended.err, ended)
+
+
+# Otherwise nothing but the end of leases would free the table.
+@case
+def a_full_table_can_be_listed_and_emptied():
+    with full_cluster() as (_, url):
+        url = url.strip()
+        held = run('ls', '--json', '--url', url).json()
+        check(len(held) >= 10, held)
+        for lock in held:
+            run('force', '--now', '--url', url, '--token', lock['token'],
+                lock['key'])
+        run('lock', '--url', url, 'another')
 
 
 @case
@@ -251,14 +309,17 @@ def a_stale_pid_is_never_trusted():
 @case
 def a_port_in_use_is_named():
     with cluster() as c:
-        c.up()
+        url = c.up().out
         c.down()
         port = c.addresses()[1][1][1]
         with socket.create_server(('127.0.0.1', port)):
-            ended = c.up(wanted=69)
+            ended = c.up()
+            equal(ended.out, url)
             check('node 2 did not start' in ended.err, ended)
             check(f'127.0.0.1:{port}' in ended.err, ended)
-        c.up()
+        ended = c.up()
+        equal((ended.out, ended.err), (url, ''))
+        equal(sorted(c.pids()), [1, 2, 3])
 
 
 @case
@@ -282,6 +343,38 @@ def a_directory_with_something_else_is_refused():
 
 
 @case
+def an_interrupted_creation_is_started_again():
+    for delay in range(0, 40, 4):
+        with cluster() as c:
+            process = subprocess.Popen(
+                [HOLDFAST, 'cluster', 'up', '--dir', c.dir], env=c.env,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(delay / 1000)
+            process.kill()
+            process.wait()
+            c.up()
+            equal(len(c.pids()), 3)
+            check(not os.path.exists(c.path('creating')))
+
+
+@case
+def nodes_that_have_run_are_never_discarded():
+    with cluster() as c:
+        c.up()
+        c.down()
+        os.rename(c.path('cluster'), c.path('elsewhere'))
+        for marked in (False, True):
+            if marked:
+                with open(c.path('creating'), 'w', encoding='ascii'):
+                    pass
+            check("no file 'cluster'" in c.up(wanted=69).err)
+            check(os.path.exists(c.path('node-1', 'identity')))
+        os.rename(c.path('elsewhere'), c.path('cluster'))
+        c.up()
+        check(not os.path.exists(c.path('creating')))
+
+
+@case
 def two_ups_at_once_start_each_node_once():
     with cluster() as c:
         ups = [subprocess.Popen([HOLDFAST, 'cluster', 'up', '--dir', c.dir],
@@ -293,16 +386,22 @@ def two_ups_at_once_start_each_node_once():
         equal(len(c.pids()), 3)
 
 
+# G2-05
 @case
 def status_shows_each_node():
     with cluster() as c:
         c.up()
         shown = c.status()
-        equal(list(shown), ['cluster', 'term', 'commit', 'nodes'])
+        equal(list(shown), ['cluster', 'term', 'commit', 'nodes', 'mode'])
+        equal(shown['mode'], 'raft')
         check(shown['term'] > 0 and shown['commit'] > 0, shown)
         for number, node in enumerate(shown['nodes'], 1):
-            equal(list(node), ['id', 'address', 'role', 'lag', 'pid'])
+            equal(list(node), ['id', 'address', 'role', 'lag', 'first', 'last',
+                               'uncommitted_earlier_term', 'pid'])
             equal(node['id'], number)
+            equal(node['first'], 1)
+            check(node['last'] > 0, node)
+            equal(node['uncommitted_earlier_term'], False)
             check(alive(node['pid']), node)
         lines = c.run('status').out.splitlines()
         check(lines[0].startswith(f'cluster {shown["cluster"]}  term '), lines)
@@ -336,6 +435,37 @@ def status_reports_a_stopped_process_as_unreachable():
 
 
 @case
+def status_shows_the_lag_of_a_stopped_follower():
+    def leaders():
+        return [n for n in c.status()['nodes'] if n['role'] == 'leader']
+
+    def shows_lag():
+        shown = c.status()['nodes']
+        return ([n['lag'] for n in shown if n['role'] == 'leader'] == [0] and
+                shown[stopped - 1]['lag'] >= 20 and
+                'reason' in shown[stopped - 1])
+
+    def prints_lag():
+        words = c.run('status').out.splitlines()[1 + stopped].split()
+        return words[2] == 'unreachable' and words[4] != '-' and \
+            int(words[4]) >= 20 and len(words) > 5
+
+    with cluster() as c:
+        url = c.up().out.strip()
+        until(leaders, 'a leader')
+        stopped = min({1, 2, 3} - {leaders()[0]['id']})
+        pid = c.pids()[stopped]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for _ in range(10):
+                run('run', '--url', url, 'key', '--', 'true')
+            until(shows_lag, 'the lag in JSON')
+            until(prints_lag, 'the lag')
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@case
 def status_of_a_cluster_that_is_down():
     with cluster() as c:
         c.up()
@@ -360,12 +490,89 @@ def status_finds_the_cluster_by_url():
 
 
 @case
+def status_shows_a_node_once():
+    with cluster() as c:
+        hosts = c.up().out.strip().replace('127.0.0.1', 'localhost')
+        for url in (hosts, hosts.partition(',')[0]):
+            (shown,) = run('status', '--json', url).json()
+            equal([node['id'] for node in shown['nodes']], [1, 2, 3])
+            check(all('pid' in node and 'lag' in node
+                      for node in shown['nodes']), shown)
+            check(shown['nodes'][0]['address'].startswith('localhost:'), shown)
+
+
+@case
+def status_resolves_names():
+    host = socket.gethostname()
+    try:
+        address = socket.gethostbyname(host)
+    except OSError as error:
+        raise Skip(f'the name {host} of this machine is unknown') from error
+    shown = status_of_server(b'{"id":1,"role":"leader","nodes":[]}', address,
+                             host)
+    check(f'{host}:' in shown and ' leader ' in shown, shown)
+
+
+# As a resolver does whose servers do not answer.
+HANGING = b"""
+#include <unistd.h>
+int getaddrinfo(const char *a, const char *b, const void *c, void *d);
+int getaddrinfo(const char *a, const char *b, const void *c, void *d)
+{
+    (void)a, (void)b, (void)c, (void)d;
+    for (;;)
+        pause();
+}
+"""
+
+
+@case
+def status_does_not_wait_for_a_name_for_ever():
+    with tempfile.TemporaryDirectory(prefix='holdfast-') as folder:
+        library = os.path.join(folder, 'hanging.so')
+        subprocess.run([tool('cc'), '-shared', '-fPIC', '-x', 'c', '-', '-o',
+                        library], input=HANGING, check=True)
+        options = os.environ.get('ASAN_OPTIONS', '')
+        env = environment(LD_PRELOAD=library,
+                          ASAN_OPTIONS=f'{options}:verify_asan_link_order=0')
+        (shown,) = run('status', '--json', 'raft://somewhere:1', env=env,
+                       wanted=69).json()
+        equal(shown['nodes'][0]['reason'], 'the name was not resolved in time')
+
+
+@case
+def status_names_what_is_not_an_address():
+    for address, reason in (('1.2.3.4', 'not an address'),
+                            ('host:0', 'not an address'),
+                            ('[]:1', 'the name '),
+                            ('no.such.name.invalid:1', 'the name ')):
+        (shown,) = run('status', '--json', f'raft://{address}',
+                       wanted=69).json()
+        check(shown['nodes'][0]['reason'].startswith(reason), shown)
+
+
+@case
+def status_shows_no_control_characters_of_a_server():
+    shown = status_of_server(
+        b'{"id":1,"role":"\x1b[31mleader","cluster":"\x9b1m","nodes":[]}')
+    check('?[31mleader' in shown and '\x1b' not in shown, shown)
+
+
+@case
 def status_refuses_other_stores():
     check('raft://' in run('status', 'file:', wanted=64).err)
+    check('raft://' in run('status', 'raft:127.0.0.1:1', wanted=64).err)
     check('empty' in run('status', 'raft://', wanted=64).err)
     run('status', 'raft://127.0.0.1:1', wanted=69)
     run('status', '--url', 'raft://127.0.0.1:1', 'raft://127.0.0.1:1',
         wanted=64)
+
+
+@case
+def cluster_has_no_url_option():
+    check('--dir' in run('cluster', '--help').out)
+    check('--url' not in run('cluster', '--help').out)
+    check('--dir' in run('cluster', 'up', '--url', 'file:', wanted=64).err)
 
 
 @case
@@ -381,4 +588,4 @@ def locks_survive_the_death_of_every_node():
 
 
 if __name__ == '__main__':
-    main()
+    main(jobs=4)
