@@ -4,7 +4,8 @@ import glob
 import os
 import re
 import shutil
-import subprocess
+
+from tree import list_files
 
 FOLDER = 'tests/mutants'
 SWITCH = f'{FOLDER}/switch.h'
@@ -181,24 +182,6 @@ def apply(path, text, edits):
 
 
 # ---- The copy --------------------------------------------------------------
-
-def list_files():
-    """What a clone or a release of this tree would have, and new files."""
-    top = subprocess.run(['git', 'rev-parse', '--show-cdup'], text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                         check=False)
-    if top.returncode == 0 and not top.stdout.strip():
-        listed = subprocess.run(
-            ['git', 'ls-files', '-z', '-co', '--exclude-standard'],
-            stdout=subprocess.PIPE, text=True, check=True).stdout
-        return [f for f in listed.split('\0') if f and os.path.isfile(f)]
-    found = []
-    for folder, folders, names in os.walk('.'):
-        folders[:] = [f for f in folders
-                      if f not in ('.git', 'build', '__pycache__')]
-        found += [os.path.relpath(os.path.join(folder, n)) for n in names]
-    return found
-
 
 def read_bytes(path):
     try:
