@@ -105,6 +105,52 @@ static void a_newer_format_is_refused(void **state)
     expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
 }
 
+static void make_lease_due(const char *key)
+{
+    char json[256];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"update\":\"locks\",\"updates\":[{\"q\":{\"_id\":\"%s\"},"
+                   "\"u\":{\"$set\":{\"deadlines.0.until\":"
+                   "{\"$date\":{\"$numberLong\":\"1\"}}}}}]}",
+                   key);
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", json),
+                           "\"nModified\" : 1"));
+}
+
+/* Until a command ends a lease that is due, a renewal that began earlier may
+ * still extend it. So a linearizable read ends it before it reports the key as
+ * free; a local read changes nothing. */
+static void a_linearizable_read_ends_a_lease_that_is_due(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_TIMEOUT_MS);
+    const char *held = "{\"count\":\"locks\",\"query\":{\"_id\":\"k\","
+                       "\"nonce\":{\"$exists\":true}}}";
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    require_two_clients(1, &client, &other);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    make_lease_due("k");
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LOCAL, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", held),
+                           "\"n\" : 1"));
+
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    assert_non_null(strstr(hf_test_mongo_command(&mongo, 0, "holdfast", held),
+                           "\"n\" : 0"));
+
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, HF_TEST_TIMEOUT_MS));
+    expect_ok(hf_close(other, HF_TEST_TIMEOUT_MS));
+}
+
 /* Before a client reports HF_EBUSY, it writes to a document of its own, as
  * proof that the server is the primary. The server deletes that document soon,
  * because many clients call only once. */
@@ -292,6 +338,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(leases_are_stored_to_the_millisecond),
         CASE(a_newer_format_is_refused),
+        CASE(a_linearizable_read_ends_a_lease_that_is_due),
         CASE(proof_documents_are_deleted_soon),
         CASE(a_dropped_collection_gets_its_index_back),
         CASE(concurrent_opens_create_one_index),

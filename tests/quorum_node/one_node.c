@@ -276,11 +276,13 @@ struct hf_quorum_reply one_node_take_vote(struct one_node *one, uint64_t conn,
 char *one_node_text(struct one_node *one, uint64_t conn, const char *line)
 {
     struct hf_bytes bytes;
+    char *text;
 
     (void)one_node_connect(one, conn);
     one_node_type(one, conn, line);
     assert_true(one_node_take(one, conn));
     bytes = hf_resp_bytes(&one->clients[conn].message.values[0]);
-    one_node_close(one, conn);
-    return strndup(bytes.data, bytes.size);
+    text = strndup(bytes.data, bytes.size);
+    one_node_close(one, conn); /* frees the message */
+    return text;
 }

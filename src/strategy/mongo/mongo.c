@@ -125,7 +125,11 @@ static void run_query_job(struct hf_mongo_job *job, mongoc_client_t *client,
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
-    hf_mongo_query_run(&call->query, client, context);
+    if (call->op.key)
+        hf_mongo_query_run_linearizable(&call->query, &call->op, client,
+                                        context);
+    else
+        hf_mongo_query_run(&call->query, client, context);
 }
 
 void hf_mongo_call_send_op(struct hf_mongo_call *call)
@@ -325,6 +329,13 @@ static void start_query(struct hf_mongo *mongo, struct hf_request *request)
     if (!call)
         return;
     call->query.local = one && request->how == HF_LOCAL;
+    if (one && !call->query.local &&
+        hf_mongo_op_init_expire(&call->op, &mongo->identity,
+                                request->command.key)) {
+        hf_mongo_call_free(call);
+        fail_mongo_request(mongo, request, HF_ENOMEM);
+        return;
+    }
     hf_mongo_call_send_query(call);
 }
 

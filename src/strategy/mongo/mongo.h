@@ -35,7 +35,7 @@ struct hf_mongo_call {
     hf_time sent;
     bool is_expiry_check;                         /* counted in expiry_checks */
     void (*on_reply)(struct hf_mongo_call *call); /* frees the call */
-    struct hf_mongo_op op;
+    struct hf_mongo_op op; /* a linearizable READ: ends a lease that is due */
     struct hf_mongo_reply reply;
     struct hf_mongo_query query;
 };

@@ -9,6 +9,7 @@
 
 #define QUERY_MS 5000 /* maxTimeMS */
 #define BATCH 1000
+#define READS_MAX 8 /* of a READ that finds leases that are due */
 
 enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
                                 enum hf_mongo_scope scope)
@@ -299,6 +300,7 @@ static void execute_query(struct hf_mongo_query *query, mongoc_client_t *client,
     mongoc_cursor_t *cursor;
     bson_error_t fault;
 
+    query->expired = false;
     build_query(&command, query, context, server);
     BSON_APPEND_INT32(&opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
@@ -373,6 +375,28 @@ void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
     }
     if (query->reply.err == HF_EINDOUBT)
         query->reply.err = HF_EUNAVAIL;
+}
+
+/* A lease that is due ends when a command ends it. Until then, a renewal or a
+ * release that the server began to execute before the lease was due, by its
+ * clock, may still succeed. A READ that reported the key as free would be
+ * contradicted by that reply, so it ends the lease first. */
+void hf_mongo_query_run_linearizable(struct hf_mongo_query *query,
+                                     const struct hf_mongo_op *expire,
+                                     mongoc_client_t *client,
+                                     const struct hf_mongo_context *context)
+{
+    struct hf_mongo_reply reply = {.err = HF_OK};
+
+    for (unsigned reads = 0; reads < READS_MAX && !reply.err; reads++) {
+        hf_mongo_query_run(query, client, context);
+        if (query->reply.err || !query->expired)
+            return;
+        hf_mongo_execute(expire, client, context, &reply);
+    }
+    if (!reply.err || reply.err == HF_EINDOUBT)
+        reply.err = HF_EUNAVAIL;
+    query->reply = reply;
 }
 
 bool hf_mongo_query_left_ms(const char *key, mongoc_client_t *client,

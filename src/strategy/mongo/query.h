@@ -36,6 +36,13 @@ void hf_mongo_query_fini(struct hf_mongo_query *query);
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context);
 
+/* The same for a linearizable READ. If the lease is due, end it with `expire`,
+ * from hf_mongo_op_init_expire(), before the key is reported as free. */
+void hf_mongo_query_run_linearizable(struct hf_mongo_query *query,
+                                     const struct hf_mongo_op *expire,
+                                     mongoc_client_t *client,
+                                     const struct hf_mongo_context *context);
+
 /* Read what is left of the lease of `key`, which is escaped, by the clock of
  * `server`; 0 if the lease is due. Returns false if that is unknown. Blocks;
  * for worker threads. */
