@@ -106,7 +106,6 @@
 #define HF_NODE_OUT_MAX 16777216     /* bytes queued for sending to one node */
 
 #define HF_QUORUM_MASTERS_MAX 9 /* masters of a quorum */
-#define HF_QUORUM_RACE_MS 2     /* claims in this time may have equal tickets */
 #define HF_QUORUM_GRACE_MS 1000 /* a waiter without a connection is kept */
 #define HF_QUORUM_LOW_MS 250    /* a key is kept for a waiter that asks again */
 #define HF_QUORUM_IDLE_MS 5000  /* a record without a use is kept */
@@ -115,7 +114,7 @@
 #define HF_QUORUM_MARK_STEP (UINT64_C(1) << 32) /* numbers reserved at a time */
 #define HF_QUORUM_MARK_RETRY_MS 100      /* pause after a write has failed, */
 #define HF_QUORUM_MARK_RETRY_MAX_MS 5000 /* which doubles up to this */
-#define HF_QUORUM_JUMP_MAX (UINT64_C(1) << 48)  /* a higher number is absurd */
+#define HF_QUORUM_JUMP_MAX (UINT64_C(1) << 48) /* a higher number is absurd */
 #define HF_QUORUM_NUMBER_MAX (UINT64_MAX - HF_QUORUM_JUMP_MAX) /* no overflow */
 
 #define HF_RESP_LINE_MAX 4096     /* bytes of a line of the client protocol */

@@ -281,6 +281,8 @@ static void fill_hello(struct hf_server *server, struct hf_mux_hello *hello)
     hello->mode = hf_bytes_of("quorum");
     hello->members =
         (struct hf_bytes){node->member_text.data, node->member_text.size};
+    hello->highest = node->master.highest < HF_MUX_ID_MAX ? node->master.highest
+                                                          : HF_MUX_ID_MAX;
 }
 
 const struct hf_service_ops hf_quorum_service = {

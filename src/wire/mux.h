@@ -31,6 +31,8 @@ struct hf_mux_hello {
     struct hf_bytes mode;    /* "raft" or "quorum"; empty: raft, of a version
                                 that does not say it */
     struct hf_bytes members; /* quorum: see hf_mux_members_next() */
+    uint64_t highest;        /* quorum: the highest number that the master
+                                knows, or HF_MUX_ID_MAX */
 };
 
 /* Write the request HELLO 1 MUX. */

@@ -3,7 +3,7 @@
 #include "wire/mux.h"
 
 #define HELLO_WORDS 8      /* that every version sends */
-#define HELLO_WORDS_NOW 10 /* that this version sends */
+#define HELLO_WORDS_NOW 11 /* that this version sends */
 
 /* ---- The handshake ------------------------------------------------------*/
 
@@ -28,6 +28,7 @@ void hf_mux_hello_encode(const struct hf_mux_hello *hello, struct hf_buf *buf)
     hf_resp_write_integer(buf, (int64_t)hello->frame_max);
     hf_resp_write_bulk(buf, hello->mode.data, hello->mode.size);
     hf_resp_write_bulk(buf, hello->members.data, hello->members.size);
+    hf_resp_write_integer(buf, (int64_t)hello->highest);
 }
 
 static bool decode_hello(struct hf_mux_hello *hello,
@@ -53,9 +54,11 @@ static bool decode_hello_mode(struct hf_mux_hello *hello,
 {
     hello->mode = (struct hf_bytes){NULL, 0};
     hello->members = (struct hf_bytes){NULL, 0};
+    hello->highest = 0;
     if (count < HELLO_WORDS_NOW)
         return true;
-    if (!hf_resp_is_string(&words[8]) || !hf_resp_is_string(&words[9]))
+    if (!hf_resp_is_string(&words[8]) || !hf_resp_is_string(&words[9]) ||
+        !hf_resp_number(&words[10], HF_MUX_ID_MAX, &hello->highest))
         return false;
     hello->mode = hf_resp_bytes(&words[8]);
     hello->members = hf_resp_bytes(&words[9]);

@@ -306,6 +306,7 @@ static void init_client(struct sim_quorum *quorum, unsigned index,
     client->common = (struct hf_coordinators){
         .quorum = hf_quorum_of(opts->masters),
         .patience_ms = 12,
+        .spread = 7,
         .chance = opts->seed * 31 + index,
     };
     for (unsigned i = 0; i < opts->masters; i++) {

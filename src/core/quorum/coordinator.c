@@ -250,12 +250,17 @@ void hf_coordinator_report(struct hf_coordinator *c,
 
 /* ---- PREPARE and COMMIT -------------------------------------------------*/
 
+/* Claims that race ask again at the same time. If each of them took the next
+ * number, they could disturb each other again and again; of different numbers,
+ * the highest one is accepted by all masters. */
 void hf_coordinator_raise_number(struct hf_coordinator *c)
 {
     uint64_t highest = c->common->highest > c->highest_used ? c->common->highest
                                                             : c->highest_used;
 
     c->number = highest + 1;
+    if (c->highest_used > 0 && c->common->spread > 0)
+        c->number += draw_span(c, 0, c->common->spread);
     c->highest_used = c->number;
 }
 
@@ -357,7 +362,7 @@ static void decide(struct hf_coordinator *c, hf_time now)
         hf_coordinator_decide_renew(c, now);
         break;
     case HF_COORDINATOR_END:
-        hf_coordinator_decide_end(c, now);
+        hf_coordinator_decide_end(c, now, false);
         break;
     case HF_COORDINATOR_WAIT:
     case HF_COORDINATOR_IDLE:
@@ -425,6 +430,8 @@ void hf_coordinator_tick(struct hf_coordinator *c, hf_time now)
         else if (c->state == HF_COORDINATOR_PREPARE &&
                  c->purpose == HF_PURPOSE_LOCK)
             hf_coordinator_decide_lock(c, now, true);
+        else if (c->state == HF_COORDINATOR_END)
+            hf_coordinator_decide_end(c, now, true);
     }
     if (now < c->check_at)
         return;

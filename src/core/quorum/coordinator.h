@@ -32,6 +32,8 @@ struct hf_coordinators {
     uint64_t highest;     /* the highest number that a master has reported */
     uint32_t patience_ms; /* how long a fast quorum may take, if a majority has
                              replied */
+    uint32_t spread;      /* a number that replaces one that was too low may be
+                             higher than necessary by this, at random */
     uint64_t chance;      /* seed of the jitter */
 };
 
@@ -63,8 +65,10 @@ struct hf_coordinator_event {
      * master. */
     hf_time sent;
     uint32_t age_ms;
-    bool was_held; /* ENDED: the claim still held the key, or an earlier END
-                      has released it */
+    bool was_held;     /* ENDED: the claim still held the key, or an earlier END
+                          has released it */
+    bool was_released; /* ENDED: that is certain if the lease had not expired
+                          before */
     /* GRANTED, RENEWED: how many masters are needed, have voted, and hold the
      * lease, as far as they have replied. */
     unsigned needed, votes, commits;
@@ -117,18 +121,18 @@ struct hf_coordinator {
 
     enum hf_coordinator_state state;
     enum hf_coordinator_purpose purpose;
-    bool fast;             /* ASK: a fast quorum was usable */
-    bool is_queued;        /* a majority has queued the claim, and QUEUED was
-                         reported */
-    bool is_pushed;        /* ASK: votes were pushed since it was sent */
-    bool was_free;         /* the last ASK has found that nobody can hold the
+    bool fast;              /* ASK: a fast quorum was usable */
+    bool is_queued;         /* a majority has queued the claim */
+    bool is_queue_reported; /* ... and QUEUED was reported */
+    bool is_pushed;         /* ASK: votes were pushed since it was sent */
+    bool was_free;          /* the last ASK has found that nobody can hold the
                               key */
-    bool is_silent;        /* END: report no event */
-    bool is_reported;      /* RENEW, END: the event was reported */
-    unsigned retries;      /* of PREPARE and COMMIT, in a row */
-    uint64_t number;       /* of the current request */
-    uint64_t highest_used; /* number */
-    uint64_t ballot;       /* highest number of a COMMIT, or of the grant */
+    bool is_silent;         /* END: report no event */
+    bool is_reported;       /* RENEW, END: the event was reported */
+    unsigned retries;       /* of PREPARE and COMMIT, in a row */
+    uint64_t number;        /* of the current request */
+    uint64_t highest_used;  /* number */
+    uint64_t ballot;        /* highest number of a COMMIT, or of the grant */
     uint64_t ticket;
     uint64_t token;
     uint32_t serial;

@@ -320,16 +320,46 @@ static bool learns_ballot(struct hf_coordinator *c)
     return true;
 }
 
+/* How many masters have ended the claim and found this. */
+static unsigned count_end(const struct hf_coordinator *c,
+                          enum hf_quorum_end end)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < c->common->quorum.masters; i++)
+        count += (c->replied >> i & 1) &&
+                 c->replies[i].kind == HF_QUORUM_ENDED &&
+                 c->replies[i].end == end;
+    return count;
+}
+
+static unsigned count_released(const struct hf_coordinator *c)
+{
+    return count_end(c, HF_QUORUM_END_RELEASED) +
+           count_end(c, HF_QUORUM_END_REPEATED);
+}
+
 /* The claim was held if a majority may have released it. */
 static bool was_held(const struct hf_coordinator *c)
 {
-    unsigned count = c->common->quorum.masters;
+    unsigned others = count_end(c, HF_QUORUM_END_NOTHING) +
+                      count_end(c, HF_QUORUM_END_BROKEN);
 
-    for (unsigned i = 0; i < c->common->quorum.masters; i++)
-        count -= (c->replied >> i & 1) &&
-                 c->replies[i].kind == HF_QUORUM_ENDED &&
-                 c->replies[i].end == HF_QUORUM_END_NOTHING;
-    return count >= c->common->quorum.majority;
+    return c->common->quorum.masters - others >= c->common->quorum.majority;
+}
+
+/* As soon as one master has released the claim, another claim may get the key at
+ * the other masters, before this END arrives there. */
+static bool was_released(const struct hf_coordinator *c)
+{
+    return count_released(c) > 0 && count_end(c, HF_QUORUM_END_BROKEN) == 0;
+}
+
+/* Returns true if a further reply cannot change was_held(). */
+static bool is_end_certain(const struct hf_coordinator *c)
+{
+    return !was_held(c) || count_released(c) >= c->common->quorum.majority ||
+           hf_coordinator_has_all(c);
 }
 
 static bool is_refused_end(const struct hf_coordinator *c, unsigned master)
@@ -347,7 +377,9 @@ void hf_coordinator_check_end(struct hf_coordinator *c, hf_time now)
     }
 }
 
-void hf_coordinator_decide_end(struct hf_coordinator *c, hf_time now)
+/* If the replies contradict each other, for example because an operator breaks
+ * the lock at the same time, the other masters are awaited for a moment. */
+void hf_coordinator_decide_end(struct hf_coordinator *c, hf_time now, bool last)
 {
     struct hf_coordinator_event event = {.kind = HF_COORDINATOR_ENDED};
 
@@ -360,9 +392,16 @@ void hf_coordinator_decide_end(struct hf_coordinator *c, hf_time now)
         hf_coordinator_start_round(c, c->sent);
         return;
     }
+    if (!c->is_reported && !last && !is_end_certain(c)) {
+        if (c->patience_at == HF_NEVER)
+            c->patience_at = hf_time_add(now, c->common->patience_ms);
+        return;
+    }
+    c->patience_at = HF_NEVER;
     if (!c->is_reported && !c->is_silent) {
         c->is_reported = true;
         event.was_held = was_held(c);
+        event.was_released = was_released(c);
         c->ops->event(c->arg, c, &event);
     }
     if (hf_coordinator_has_all(c) &&

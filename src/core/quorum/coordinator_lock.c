@@ -183,8 +183,23 @@ static void report_queued(struct hf_coordinator *c)
 
     if (event.position == 0)
         event.position = 1;
-    c->is_queued = true;
+    c->is_queue_reported = true;
     c->ops->event(c->arg, c, &event);
+}
+
+/* A majority has queued the claim, so its ticket is final. The others may have
+ * found it too low, because of claims that race with this one: ask again, so
+ * that it waits at all masters before it is reported. Otherwise a claim that
+ * comes later could be the first one there. */
+static bool join_all_queues(struct hf_coordinator *c, hf_time now)
+{
+    if (c->is_queued || count_queued(c) < c->common->quorum.majority)
+        return false;
+    c->is_queued = true;
+    if (hf_coordinator_count(c, HF_QUORUM_LOW) == 0)
+        return false;
+    start_ask(c, now);
+    return true;
 }
 
 /* The claim cannot get the key now. If nobody can hold it, ask again soon. */
@@ -195,12 +210,14 @@ static void wait_or_give_up(struct hf_coordinator *c, hf_time now, bool is_free)
         hf_coordinator_end_quietly(c, now);
         return;
     }
+    if (join_all_queues(c, now))
+        return;
     c->state = HF_COORDINATOR_WAIT;
     c->patience_at = HF_NEVER;
     c->was_free = is_free;
     if (is_free)
         hf_coordinator_check_soon(c, now);
-    if (!c->is_queued && count_queued(c) >= c->common->quorum.majority)
+    if (c->is_queued && !c->is_queue_reported)
         report_queued(c);
 }
 

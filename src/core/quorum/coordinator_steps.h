@@ -75,7 +75,10 @@ void hf_coordinator_decide_renew(struct hf_coordinator *coordinator,
                                  hf_time now);
 void hf_coordinator_decide_change(struct hf_coordinator *coordinator,
                                   hf_time now);
-void hf_coordinator_decide_end(struct hf_coordinator *coordinator, hf_time now);
+
+/* `last`: do not wait for more replies. */
+void hf_coordinator_decide_end(struct hf_coordinator *coordinator, hf_time now,
+                               bool last);
 void hf_coordinator_check_change(struct hf_coordinator *coordinator,
                                  hf_time now);
 void hf_coordinator_check_end(struct hf_coordinator *coordinator, hf_time now);

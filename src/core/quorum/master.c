@@ -40,7 +40,7 @@ static void displace_bid(struct hf_master *master, struct hf_bid *bid)
     if (!bid)
         return;
     if (bid->queue && !bid->is_gone)
-        hf_record_enqueue(bid->record, master->now, bid);
+        hf_record_enqueue(bid->record, bid);
     else
         hf_bids_free(&master->bids, bid);
 }
@@ -377,7 +377,7 @@ static enum hf_quorum_reply_kind accept_ask(struct hf_master *master,
         report_change(master, record);
         return HF_QUORUM_VOTE;
     }
-    hf_record_enqueue(record, master->now, bid);
+    hf_record_enqueue(record, bid);
     reply->position = hf_record_position(record, bid);
     return HF_QUORUM_BUSY;
 }
@@ -492,7 +492,7 @@ static enum hf_quorum_reply_kind handle_end(
     if (bid)
         remove_bid(master, bid);
     displace_bid(master, hf_record_end(record, request, id,
-                                       reply->end != HF_QUORUM_END_NOTHING));
+                                       reply->end >= HF_QUORUM_END_RELEASED));
     master->bytes -= size - hf_claim_copy_size(&record->data);
     report_change(master, record);
     return HF_QUORUM_ENDED;

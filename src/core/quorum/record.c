@@ -86,12 +86,10 @@ static void set_promise(struct hf_record *record, uint64_t number,
     record->is_closed = false;
 }
 
-static void raise_seen(struct hf_record *record, hf_time now, uint64_t number)
+static void raise_seen(struct hf_record *record, uint64_t number)
 {
-    if (number <= record->seen)
-        return;
-    record->seen = number;
-    record->seen_at = now;
+    if (number > record->seen)
+        record->seen = number;
 }
 
 /* ---- The queue ----------------------------------------------------------*/
@@ -141,12 +139,11 @@ void hf_record_dequeue(struct hf_record *record, struct hf_bid *bid)
     record->waiters--;
 }
 
-void hf_record_enqueue(struct hf_record *record, hf_time now,
-                       struct hf_bid *bid)
+void hf_record_enqueue(struct hf_record *record, struct hf_bid *bid)
 {
     struct hf_dlist *after = record->queue.prev;
 
-    raise_seen(record, now, bid->ticket);
+    raise_seen(record, bid->ticket);
     if (hf_dlist_is_linked(&bid->in_queue))
         return;
     while (after != &record->queue && is_before(bid, bid_at(after)))
@@ -162,16 +159,12 @@ void hf_record_enqueue(struct hf_record *record, hf_time now,
 /* ---- ASK ----------------------------------------------------------------*/
 
 /* A claim that is new to the queue must have a ticket above those of all claims
- * that were here before it, unless both arrive in the same moment: then they
- * race, and their ids decide. A claim that a majority has queued keeps its
+ * that were here before it. A claim that a majority has queued keeps its
  * ticket. */
-static bool is_ticket_low(const struct hf_record *record, hf_time now,
+static bool is_ticket_low(const struct hf_record *record,
                           const struct hf_quorum_request *request)
 {
-    if (request->is_queued || request->ticket > record->seen)
-        return false;
-    return request->ticket < record->seen ||
-           now - record->seen_at > HF_QUORUM_RACE_MS;
+    return !request->is_queued && request->ticket <= record->seen;
 }
 
 /* Returns true if the key is free, and no claim waits before this one. */
@@ -201,7 +194,7 @@ enum hf_record_ask hf_record_ask(const struct hf_record *record, hf_time now,
     if (!request->queue || (record->state == HF_REPORT_HELD &&
                             hf_claim_id_equal(&record->holder, id)))
         return HF_RECORD_IS_BUSY;
-    if (!bid && is_ticket_low(record, now, request))
+    if (!bid && is_ticket_low(record, request))
         return HF_RECORD_IS_ABOVE;
     return HF_RECORD_QUEUES;
 }
@@ -213,7 +206,7 @@ void hf_record_vote(struct hf_record *record, hf_time now, struct hf_bid *bid)
     HF_ASSERT(!record->vote || record->vote == bid);
     hf_record_dequeue(record, bid);
     set_promise(record, bid->number, &bid->id);
-    raise_seen(record, now, bid->number);
+    raise_seen(record, bid->number);
     record->vote = bid;
     bid->forced = false;
     bid->voted = now;
@@ -283,14 +276,15 @@ void hf_record_commit(struct hf_record *record, hf_time now,
 {
     hf_time deadline = hf_time_add(now, request->lease_ms);
 
-    if (!has_lease(record, id, request->token)) {
-        record->since = now;
+    if (!has_lease(record, id, request->token))
         record->forced = false;
-    } else if (request->keeps_deadline || record->deadline > deadline) {
+    else if (request->keeps_deadline || record->deadline > deadline)
         deadline = record->deadline;
-    }
+    if (!has_lease(record, id, request->token) ||
+        request->number == request->token)
+        record->since = now; /* this is the grant */
     set_promise(record, request->number, id);
-    raise_seen(record, now, request->number);
+    raise_seen(record, request->number);
     record->state = HF_REPORT_HELD;
     record->ballot = request->number;
     record->token = request->token;
@@ -383,8 +377,10 @@ enum hf_quorum_end hf_record_end_kind(const struct hf_record *record,
 
     if (was_held)
         return HF_QUORUM_END_REPEATED;
-    return i < 0 && hf_record_is_holder(record, id) ? HF_QUORUM_END_RELEASED
-                                                    : HF_QUORUM_END_NOTHING;
+    if (hf_record_has_ended(record, id))
+        return HF_QUORUM_END_BROKEN;
+    return hf_record_is_holder(record, id) ? HF_QUORUM_END_RELEASED
+                                           : HF_QUORUM_END_NOTHING;
 }
 
 /* The claim was allowed to write at `ballot`, so this master records the

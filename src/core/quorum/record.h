@@ -45,7 +45,6 @@ struct hf_record {
     struct hf_dlist queue; /* by ticket, then by id */
     uint32_t waiters;
     uint64_t seen; /* the highest ticket, or number of a vote */
-    hf_time seen_at;
 
     uint8_t ended_count;
     uint8_t ended_next; /* where the next one is stored */
@@ -110,8 +109,7 @@ enum hf_record_ask hf_record_ask(const struct hf_record *record, hf_time now,
 void hf_record_vote(struct hf_record *record, hf_time now, struct hf_bid *bid);
 
 /* Put `bid` into the queue, in order of tickets; it may be there already. */
-void hf_record_enqueue(struct hf_record *record, hf_time now,
-                       struct hf_bid *bid);
+void hf_record_enqueue(struct hf_record *record, struct hf_bid *bid);
 void hf_record_dequeue(struct hf_record *record, struct hf_bid *bid);
 
 /* The position of a bid in the queue, from 1. It may be too large after bids
