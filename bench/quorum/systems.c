@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "quorum/quorum.h"
 
 #define NODES 3
@@ -56,9 +57,9 @@ static void start_cluster(enum bench_system system)
     (void)snprintf(folder, sizeof(folder), "%s/%d", bench_folder(), system);
     if (mkdir(folder, 0700))
         bench_fail(folder);
-    if (is_quorum(system)
-            ? !hf_test_cluster_start_masters(cluster, folder, NODES)
-            : !hf_test_cluster_start(cluster, folder, NODES))
+    if (is_quorum(system) ? !hf_test_cluster_start_masters(
+                                cluster, folder, NODES, HF_QUORUM_LEASE_MS)
+                          : !hf_test_cluster_start(cluster, folder, NODES))
         bench_fail("cannot start a cluster");
 }
 

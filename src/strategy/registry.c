@@ -17,6 +17,7 @@
     X(memory)                                                                  \
     X(file)                                                                    \
     X(raft)                                                                    \
+    X(quorum)                                                                  \
     REDIS_STRATEGIES(X)
 
 #define DECLARE(name) extern const struct hf_strategy hf_strategy_##name;

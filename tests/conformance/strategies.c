@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "lib/cluster.h"
 #include "lib/folder.h"
 #include "lib/runner.h"
@@ -53,7 +54,9 @@ struct shared_cluster {
 
 static struct shared_cluster one = {.folder = HF_TEST_FOLDER},
                              three = {.folder = HF_TEST_FOLDER},
-                             five = {.folder = HF_TEST_FOLDER};
+                             five = {.folder = HF_TEST_FOLDER},
+                             three_masters = {.folder = HF_TEST_FOLDER},
+                             five_masters = {.folder = HF_TEST_FOLDER};
 
 static bool start_cluster(struct shared_cluster *shared, unsigned count)
 {
@@ -126,6 +129,51 @@ static void raft5_url(char url[URL_SIZE], const char *unique)
 {
     (void)unique;
     cluster_url(&five, url, "?route=any");
+}
+
+static bool start_masters(struct shared_cluster *shared, unsigned count)
+{
+    return !hf_test_cluster_found() ||
+           (hf_test_folder_make(shared->folder) &&
+            hf_test_cluster_start_masters(&shared->cluster, shared->folder,
+                                          count, HF_LEASE_MAX_MS));
+}
+
+static bool quorum_start(void)
+{
+    return start_masters(&three_masters, 3);
+}
+
+static bool quorum_stop(void)
+{
+    return stop_cluster(&three_masters);
+}
+
+static void quorum_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    cluster_url(&three_masters, url, "");
+}
+
+static bool quorum5_start(void)
+{
+    return start_masters(&five_masters, 5);
+}
+
+static bool quorum5_stop(void)
+{
+    return stop_cluster(&five_masters);
+}
+
+static void quorum5_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    cluster_url(&five_masters, url, "");
+}
+
+static void quorum_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "quorum://127.0.0.1:1,127.0.0.1:2");
 }
 
 static void raft_unreachable_url(char url[URL_SIZE])
@@ -259,6 +307,10 @@ const struct strategy strategies[] = {
     {"raft", raft_url, raft_unreachable_url, raft_start, raft_stop, 200},
     {"raft1", raft1_url, raft_unreachable_url, raft1_start, raft1_stop, 200},
     {"raft5", raft5_url, raft_unreachable_url, raft5_start, raft5_stop, 400},
+    {"quorum", quorum_url, quorum_unreachable_url, quorum_start, quorum_stop,
+     200},
+    {"quorum5", quorum5_url, quorum_unreachable_url, quorum5_start,
+     quorum5_stop, 400},
 #ifdef HF_REDIS
     {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop, 4},
     {"redlock", redlock_url, redlock_unreachable_url, redlock_start,

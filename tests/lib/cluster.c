@@ -96,6 +96,7 @@ static void write_member(const struct hf_test_cluster *cluster, unsigned node,
 static bool init_node(const struct hf_test_cluster *cluster, unsigned node)
 {
     char folder[160], number[8], members[HF_TEST_CLUSTER_MAX][MEMBER_SIZE];
+    char lease_max[16];
     const char *arguments[ARGUMENTS_MAX] = {
         "holdfastd", "--dir", folder,      "--init",
         "--node",    number,  "--cluster", "0123456789abcdef0123456789abcdef",
@@ -108,6 +109,10 @@ static bool init_node(const struct hf_test_cluster *cluster, unsigned node)
     if (cluster->is_quorum) {
         arguments[count++] = "--mode";
         arguments[count++] = "quorum";
+        (void)snprintf(lease_max, sizeof(lease_max), "%u",
+                       cluster->lease_max_ms);
+        arguments[count++] = "--lease-max-ms";
+        arguments[count++] = lease_max;
     }
     for (unsigned i = 0; i < cluster->count; i++) {
         write_member(cluster, i, members[i]);
@@ -179,11 +184,12 @@ static bool start_nodes(struct hf_test_cluster *cluster)
 }
 
 static bool start_cluster(struct hf_test_cluster *cluster, const char *folder,
-                          unsigned count, bool is_quorum)
+                          unsigned count, uint32_t lease_max_ms)
 {
     for (int i = 0; i < START_TRIES; i++) {
-        *cluster =
-            (struct hf_test_cluster){.is_quorum = is_quorum, .count = count};
+        *cluster = (struct hf_test_cluster){.is_quorum = lease_max_ms > 0,
+                                            .lease_max_ms = lease_max_ms,
+                                            .count = count};
         (void)snprintf(cluster->folder, sizeof(cluster->folder),
                        "%s/cluster-%d", folder, i);
         if (mkdir(cluster->folder, 0700) == 0 && start_nodes(cluster))
@@ -196,13 +202,14 @@ static bool start_cluster(struct hf_test_cluster *cluster, const char *folder,
 bool hf_test_cluster_start(struct hf_test_cluster *cluster, const char *folder,
                            unsigned count)
 {
-    return start_cluster(cluster, folder, count, false);
+    return start_cluster(cluster, folder, count, 0);
 }
 
 bool hf_test_cluster_start_masters(struct hf_test_cluster *cluster,
-                                   const char *folder, unsigned count)
+                                   const char *folder, unsigned count,
+                                   uint32_t lease_max_ms)
 {
-    return start_cluster(cluster, folder, count, true);
+    return start_cluster(cluster, folder, count, lease_max_ms);
 }
 
 static void print_log(const struct hf_test_cluster *cluster, unsigned node,

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define HF_TEST_CLUSTER_MAX 5
@@ -15,6 +16,7 @@
 
 struct hf_test_cluster {
     bool is_quorum; /* the nodes are masters of quorum:, not nodes of raft: */
+    uint32_t lease_max_ms; /* of masters: the longest lease */
     unsigned count;
     char folder[128];
     struct {
@@ -27,11 +29,13 @@ struct hf_test_cluster {
 bool hf_test_cluster_found(void);
 
 /* Start `count` nodes of raft:, or masters of quorum:, with directories in
- * `folder`, which must exist. Returns false if a node does not start. */
+ * `folder`, which must exist. A master that is started again decides nothing
+ * for `lease_max_ms`. Returns false if a node does not start. */
 bool hf_test_cluster_start(struct hf_test_cluster *cluster, const char *folder,
                            unsigned count);
 bool hf_test_cluster_start_masters(struct hf_test_cluster *cluster,
-                                   const char *folder, unsigned count);
+                                   const char *folder, unsigned count,
+                                   uint32_t lease_max_ms);
 
 /* hf_test_cluster_kill() kills the node with the index `node`, like a crash.
  * hf_test_cluster_restart() starts it again in its directory, and returns false

@@ -366,7 +366,7 @@ static enum hf_err connect_stream(struct hf_net_transport *transport,
     return err;
 }
 
-#define WAIT_MAX 4 /* enough for two streams and the resolver */
+#define WAIT_MAX (HF_QUORUM_MASTERS_MAX + 1) /* all streams, the resolver */
 
 static void wait_for_streams(struct hf_net_transport *transport, hf_time until)
 {
