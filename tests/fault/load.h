@@ -24,6 +24,10 @@ int hf_load_set_up(void **state);
 int hf_load_tear_down(void **state);
 void hf_load_open(unsigned nodes);
 
+/* The same for masters of quorum:, which are quiet for `lease_max_ms` when they
+ * are started again. */
+void hf_load_open_masters(unsigned masters, uint32_t lease_max_ms);
+
 /* Open a client of the cluster, or of one node; waits until it is answered. */
 struct hf_client *hf_load_client(void);
 struct hf_client *hf_load_client_of(unsigned node);

@@ -44,6 +44,9 @@ struct hf_voting_claim {
     bool was_waiting;         /* when it was ended, it was not granted yet */
     bool was_held;            /* when it was ended, it held the key */
     bool has_ended;           /* a majority has ended it */
+    bool is_unlocked;         /* by an UNLOCK */
+    bool is_unanswered;       /* no request has got the result: of its end,
+                                 or the refusal of its LOCK */
     uint64_t end_sequence;    /* of the command that has ended it */
     enum hf_err refusal;      /* of a LOCK whose request was answered */
     uint64_t update_sequence; /* of the UPDATE that is under way */
@@ -302,16 +305,24 @@ static void answer_ended(struct hf_voting_claim *claim)
     claim->voting->net.host->ops->answer(claim->voting->net.host, request);
 }
 
+/* No request waits for the result: keep it for one that is repeated. */
+static void keep_result(struct hf_voting_claim *claim)
+{
+    claim->is_unanswered = true;
+    claim->lapses_at = hf_time_add(hf_net_now(&claim->voting->net), FORGET_MS);
+}
+
 /* The client sends UNLOCK, not CANCEL, only while the lock is valid. */
 static void on_ended(struct hf_voting_claim *claim,
                      const struct hf_coordinator_event *event)
 {
-    const struct hf_request *request = claim->slots[SLOT_END];
-    bool is_unlock = request && request->command.kind == HF_COMMAND_UNLOCK;
-
     claim->has_ended = true;
-    claim->was_held = event->was_held || (is_unlock && event->was_released);
-    answer_ended(claim);
+    claim->was_held =
+        event->was_held || (claim->is_unlocked && event->was_released);
+    if (claim->slots[SLOT_END])
+        answer_ended(claim);
+    else
+        keep_result(claim);
 }
 
 static const char *refusal_text(enum hf_err err)
@@ -322,19 +333,28 @@ static const char *refusal_text(enum hf_err err)
     return hf_err_text(err);
 }
 
+/* The coordinator has given up the LOCK, and withdraws it. */
+static void refuse_lock(struct hf_voting_claim *claim, enum hf_err err)
+{
+    if (claim->slots[SLOT_LOCK]) {
+        answer_slot(claim, SLOT_LOCK, err,
+                    err == HF_EBUSY ? NULL : refusal_text(err));
+        return;
+    }
+    claim->refusal = err;
+    keep_result(claim);
+    hf_dlist_push_back(&claim->voting->to_push, &claim->to_push);
+    claim->voting->net.host->ops->defer(claim->voting->net.host,
+                                        &claim->voting->push_grants);
+}
+
 /* A lock is refused, or the renewal of one that was granted. */
 static void on_refused(struct hf_voting_claim *claim, enum hf_err err)
 {
-    bool is_lock = claim->coordinator->token == 0;
-
-    if (is_lock && !claim->slots[SLOT_LOCK]) {
-        claim->refusal = err;
-        hf_dlist_push_back(&claim->voting->to_push, &claim->to_push);
-        claim->voting->net.host->ops->defer(claim->voting->net.host,
-                                            &claim->voting->push_grants);
-    }
-    answer_slot(claim, is_lock ? SLOT_LOCK : SLOT_RENEW, err,
-                refusal_text(err));
+    if (claim->coordinator->token == 0)
+        refuse_lock(claim, err);
+    else
+        answer_slot(claim, SLOT_RENEW, err, refusal_text(err));
 }
 
 static void on_lost(struct hf_voting_claim *claim)
@@ -364,7 +384,7 @@ static void on_event(void *arg, struct hf_coordinator *coordinator,
         on_granted(claim, event);
         break;
     case HF_COORDINATOR_BUSY:
-        answer_slot(claim, SLOT_LOCK, HF_EBUSY, NULL);
+        refuse_lock(claim, HF_EBUSY);
         break;
     case HF_COORDINATOR_RENEWED:
         on_renewed(claim, event);
@@ -450,6 +470,17 @@ static void set_active(struct hf_voting_claim *claim)
         voting->active_claims--;
 }
 
+/* Returns true if nobody needs the claim any more. */
+static bool can_be_freed(const struct hf_voting_claim *claim, hf_time now)
+{
+    if (has_requests(claim) || hf_dlist_is_linked(&claim->to_push) ||
+        claim->is_active)
+        return false;
+    return now >= claim->lapses_at ||
+           (claim->coordinator->state == HF_COORDINATOR_DONE &&
+            !claim->is_unanswered);
+}
+
 static void start_waiting(struct hf_voting_claim *claim);
 
 /* Start requests that wait, set the timer, and free a claim that has ended or
@@ -462,14 +493,12 @@ static void settle_claim(struct hf_voting_claim *claim)
 
     start_waiting(claim);
     set_active(claim);
-    if (!has_requests(claim) && !hf_dlist_is_linked(&claim->to_push) &&
-        (claim->coordinator->state == HF_COORDINATOR_DONE ||
-         (!claim->is_active && now >= claim->lapses_at))) {
+    if (can_be_freed(claim, now)) {
         free_claim(claim);
         return;
     }
     at = hf_coordinator_deadline(claim->coordinator);
-    if (claim->coordinator->state == HF_COORDINATOR_HOLD)
+    if (!claim->is_active)
         at = hf_time_min(at, hf_time_add(claim->lapses_at, 1));
     if (at == HF_NEVER)
         hf_heap_drop(&voting->claim_timers, &claim->timer);
@@ -487,10 +516,10 @@ static void start_lock(struct hf_voting_claim *claim,
     const struct hf_command *command = &request->command;
 
     claim->slots[SLOT_LOCK] = request;
-    if (claim->refusal)
-        answer_slot(claim, SLOT_LOCK, claim->refusal,
-                    refusal_text(claim->refusal));
-    else if (coordinator->state == HF_COORDINATOR_IDLE)
+    if (claim->refusal) {
+        claim->is_unanswered = false;
+        refuse_lock(claim, claim->refusal);
+    } else if (coordinator->state == HF_COORDINATOR_IDLE)
         hf_coordinator_lock(coordinator, hf_net_now(&claim->voting->net),
                             command->lease_ms, command->queue);
     else if (is_held(claim)) {
@@ -532,12 +561,14 @@ static void start_end(struct hf_voting_claim *claim, struct hf_request *request)
         answer_slot(claim, slot, HF_EINDOUBT, NULL);
     claim->slots[SLOT_END] = request;
     if (claim->has_ended) {
+        claim->is_unanswered = false;
         if (claim->end_sequence != request->command.sequence)
             claim->was_held = claim->was_waiting = false;
         answer_ended(claim);
         return;
     }
     claim->end_sequence = request->command.sequence;
+    claim->is_unlocked = request->command.kind == HF_COMMAND_UNLOCK;
     claim->was_waiting =
         coordinator->token == 0 && coordinator->state != HF_COORDINATOR_IDLE;
     coordinator->is_silent = false;

@@ -255,13 +255,14 @@ static enum hf_err voting_open(void *self, struct hf_url *url,
 /* ---- Other members ------------------------------------------------------*/
 
 /* Locks are kept in memory, so HF_CAP_DURABLE is not promised: they are lost if
- * a majority of the masters restarts. */
+ * a majority of the masters restarts. Claims are granted in order of arrival
+ * only while no master and no connection fails, so HF_CAP_FIFO is not promised
+ * either. */
 static uint32_t voting_caps(const void *self)
 {
     (void)self;
-    return HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH | HF_CAP_STEADY |
-           HF_CAP_FAILOVER_SAFE | HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE |
-           HF_CAP_FLEET;
+    return HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_STEADY | HF_CAP_FAILOVER_SAFE |
+           HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_FLEET;
 }
 
 static void voting_describe(const void *self, hf_fact_fn *each, void *arg)
