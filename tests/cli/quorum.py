@@ -442,5 +442,48 @@ def status_needs_no_quorum():
         equal(shown['mode'], 'quorum')
 
 
+# ---- locks
+
+
+@case
+def a_quorum_holds_locks():
+    with cluster() as c:
+        url = quorum(c).out.strip()
+        ended = run('run', '--url', url, 'k', '--', 'sh', '-c',
+                    'echo $HOLDFAST_TOKEN')
+        first = int(ended.out)
+        held = run('lock', '--url', url, '--ttl', '30s', 'k')
+        key, nonce, token = held.out.split()
+        check(int(token) > first, held)
+        run('lock', '--url', url, '--no-wait', 'k', wanted=75)
+        run('unlock', '--url', url, key, nonce, str(int(token) + 1), wanted=77)
+        run('unlock', '--url', url, key, '0' * 32, token, wanted=77)
+        run('update', '--url', url, key, nonce, token, 'v')
+        (shown,) = run('show', '--url', url, '--json', key).json()
+        equal((shown['held'], shown['token']), (True, token))
+        run('renew', '--url', url, key, nonce, token)
+        run('unlock', '--url', url, key, nonce, token)
+        run('unlock', '--url', url, key, nonce, token, wanted=77)
+        equal(run('ls', '--url', url, '--json').out, '')
+
+
+@case
+def a_longer_ttl_than_the_longest_lease_is_refused():
+    with cluster() as c:
+        url = quorum(c, '--lease-max', LEASE_MAX).out.strip()
+        ended = run('run', '--url', url, '--ttl', '3s', 'k', '--', 'true',
+                    wanted=64)
+        check('--lease-max' in ended.err, ended)
+
+
+@case
+def doctor_says_how_locks_are_lost():
+    with cluster() as c:
+        url = quorum(c).out.strip()
+        ended = run('doctor', url)
+        check('3 of 3 usable' in ended.out, ended)
+        check('in the memory of the masters' in ended.out, ended)
+
+
 if __name__ == '__main__':
     main()
