@@ -19,7 +19,7 @@ static const uint32_t constants[BLOCK] = {
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t x, unsigned bits)
+static uint32_t rotate_right(uint32_t x, unsigned bits)
 {
     return x >> bits | x << (32 - bits);
 }
@@ -44,8 +44,8 @@ static void expand_block(uint32_t schedule[BLOCK], const uint8_t *block)
         uint32_t a = schedule[i - 15], b = schedule[i - 2];
 
         schedule[i] = schedule[i - 16] + schedule[i - 7] +
-                      (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) +
-                      (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+                      (rotate_right(a, 7) ^ rotate_right(a, 18) ^ a >> 3) +
+                      (rotate_right(b, 17) ^ rotate_right(b, 19) ^ b >> 10);
     }
 }
 
@@ -60,10 +60,13 @@ static void compress_block(uint32_t state[8], const uint8_t *block)
     memcpy(v, state, sizeof(v));
     for (size_t i = 0; i < BLOCK; i++) {
         uint32_t a = v[0], e = v[4];
-        uint32_t t1 = v[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
-                      ((e & v[5]) ^ (~e & v[6])) + constants[i] + schedule[i];
-        uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
-                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
+        uint32_t t1 =
+            v[7] +
+            (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) +
+            ((e & v[5]) ^ (~e & v[6])) + constants[i] + schedule[i];
+        uint32_t t2 =
+            (rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22)) +
+            ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
 
         memmove(v + 1, v, 7 * sizeof(v[0]));
         v[4] += t1;

@@ -33,8 +33,8 @@ struct lookup {
 /* ---- The text -----------------------------------------------------------*/
 
 /* Split "HOST:PORT" or "[HOST]:PORT". */
-static bool split_address(const char *text, char host[HOST_SIZE],
-                          uint16_t *port)
+static bool split_node_address(const char *text, char host[HOST_SIZE],
+                               uint16_t *port)
 {
     const char *colon = strrchr(text, ':');
     size_t size = colon ? (size_t)(colon - text) : 0;
@@ -82,7 +82,7 @@ static void drop_lookup(struct lookup *lookup)
     free(lookup);
 }
 
-static void *resolver_main(void *arg)
+static void *name_resolver_main(void *arg)
 {
     struct lookup *lookup = arg;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -108,7 +108,7 @@ static bool start_resolver(struct lookup *lookup)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     atomic_store(&lookup->users, 2);
-    rc = pthread_create(&thread, &attr, resolver_main, lookup);
+    rc = pthread_create(&thread, &attr, name_resolver_main, lookup);
     if (rc)
         atomic_store(&lookup->users, 1);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -142,9 +142,9 @@ static size_t copy_found(const struct addrinfo *list,
     return count;
 }
 
-static size_t resolve_name(struct lookup *lookup, int64_t deadline,
-                           union resolve_address found[RESOLVE_MAX],
-                           const char **why)
+static size_t resolve_node_name(struct lookup *lookup, int64_t deadline,
+                                union resolve_address found[RESOLVE_MAX],
+                                const char **why)
 {
     *why = "the name cannot be resolved";
     lookup->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -166,7 +166,7 @@ size_t resolve_host(const char *text, int64_t deadline,
     size_t count;
 
     *why = "not an address";
-    if (!split_address(text, host, &port))
+    if (!split_node_address(text, host, &port))
         return 0;
     if (parse_numeric(host, port, &found[0]))
         return 1;
@@ -177,7 +177,7 @@ size_t resolve_host(const char *text, int64_t deadline,
     atomic_init(&lookup->users, 1);
     memcpy(lookup->host, host, sizeof(host));
     (void)snprintf(lookup->port, sizeof(lookup->port), "%u", (unsigned)port);
-    count = resolve_name(lookup, deadline, found, why);
+    count = resolve_node_name(lookup, deadline, found, why);
     drop_lookup(lookup);
     return count;
 }

@@ -34,8 +34,9 @@ struct probe {
     struct hf_error error;
 };
 
-static void try_lock(struct hf_client *client, const struct torture_plan *plan,
-                     struct probe *probe)
+static void try_tortured_lock(struct hf_client *client,
+                              const struct torture_plan *plan,
+                              struct probe *probe)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -53,7 +54,8 @@ static void try_lock(struct hf_client *client, const struct torture_plan *plan,
     hf_lock_free(lock);
 }
 
-static void examine_store(const struct torture_plan *plan, struct probe *probe)
+static void examine_tortured_store(const struct torture_plan *plan,
+                                   struct probe *probe)
 {
     struct hf_client_opts opts;
     struct hf_client *client;
@@ -64,7 +66,7 @@ static void examine_store(const struct torture_plan *plan, struct probe *probe)
     if (probe->err)
         return;
     probe->caps = hf_caps(client);
-    try_lock(client, plan, probe);
+    try_tortured_lock(client, plan, probe);
     (void)hf_close(client, PROBE_MS);
 }
 
@@ -83,7 +85,7 @@ static bool probe_store(const struct torture_plan *plan, struct probe *probe)
         *probe = (struct probe){0};
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
             _exit(STATUS_SYSTEM);
-        examine_store(plan, probe);
+        examine_tortured_store(plan, probe);
         size = write(pipe[1], probe, sizeof(*probe));
         _exit(size == (ssize_t)sizeof(*probe) ? STATUS_OK : STATUS_SYSTEM);
     }

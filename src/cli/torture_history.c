@@ -101,8 +101,8 @@ static void begin_call(struct torture_history *history,
  * have been executed. A handle is lost when its validity ends, whatever the
  * server knows, so HF_EEXPIRED of a renewal or an update after the deadline
  * says nothing. */
-static enum hf_op_result result_of(const struct torture_call *call,
-                                   const struct torture_event *event)
+static enum hf_op_result recorded_result(const struct torture_call *call,
+                                         const struct torture_event *event)
 {
     bool on_handle = call->kind == HF_OP_RENEW || call->kind == HF_OP_UPDATE;
 
@@ -158,11 +158,11 @@ static void count_result(struct torture_history *history,
         *history->last_err = err;
 }
 
-static void end_call(struct torture_history *history,
-                     const struct torture_event *event)
+static void end_recorded_call(struct torture_history *history,
+                              const struct torture_event *event)
 {
     struct torture_call *call = &history->calls[event->client];
-    enum hf_op_result result = result_of(call, event);
+    enum hf_op_result result = recorded_result(call, event);
     bool ok = result == HF_OP_OK;
     bool confirms = call->kind == HF_OP_LOCK || call->kind == HF_OP_RENEW;
     char nonce[NONCE_TEXT_SIZE];
@@ -203,7 +203,7 @@ void torture_history_add(struct torture_history *history,
         begin_call(history, event);
         break;
     case TORTURE_END:
-        end_call(history, event);
+        end_recorded_call(history, event);
         break;
     case TORTURE_LOST:
         lose_lock(history, event);

@@ -53,7 +53,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static bool has_failed(const struct run *run)
+static bool has_torture_failed(const struct run *run)
 {
     return run->result->signal || run->result->status;
 }
@@ -77,7 +77,7 @@ static void run_worker(const struct run *run, uint32_t client, pid_t parent)
     _exit(torture_worker_main(run->plan, &job));
 }
 
-static void start_worker(struct run *run, struct slot *slot)
+static void start_torture_worker(struct run *run, struct slot *slot)
 {
     pid_t parent = getpid(), pid;
 
@@ -144,7 +144,7 @@ static void report_death(struct run *run, const struct slot *slot, int status)
                       WEXITSTATUS(status));
 }
 
-static struct slot *find_slot(struct run *run, pid_t pid)
+static struct slot *find_worker_slot(struct run *run, pid_t pid)
 {
     for (unsigned i = 0; i < run->plan->clients; i++) {
         if (run->slots[i].pid == pid)
@@ -160,15 +160,15 @@ static void reap_workers(struct run *run)
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        struct slot *slot = find_slot(run, pid);
+        struct slot *slot = find_worker_slot(run, pid);
 
         if (!slot)
             continue;
         if (!is_expected(run, slot, status))
             report_death(run, slot, status);
         slot->pid = 0;
-        if (!atomic_load(run->stop) && !has_failed(run))
-            start_worker(run, slot);
+        if (!atomic_load(run->stop) && !has_torture_failed(run))
+            start_torture_worker(run, slot);
     }
 }
 
@@ -248,7 +248,7 @@ static bool receive_events(struct run *run)
     return size == (ssize_t)sizeof(events);
 }
 
-static void handle_signals(struct run *run)
+static void handle_torture_signals(struct run *run)
 {
     int signal;
 
@@ -288,7 +288,7 @@ static void take_turn(struct run *run, int64_t until)
         until = earlier(until, run->show_at);
     if (loop_sleep(&run->loop, NULL, run->events[0], until, NULL, NULL))
         (void)receive_events(run);
-    handle_signals(run);
+    handle_torture_signals(run);
     show_progress(run);
 }
 
@@ -308,7 +308,7 @@ static int64_t round_end(const struct run *run)
                        (length > ROUND_MIN_MS ? length : ROUND_MIN_MS));
 }
 
-static void begin_round(struct run *run)
+static void begin_torture_round(struct run *run)
 {
     struct torture_result *result = run->result;
 
@@ -321,8 +321,9 @@ static void begin_round(struct run *run)
     run->started = 0;
     memset(run->is_ready, 0, sizeof(run->is_ready));
     run->fault_at = loop_now();
-    for (unsigned i = 0; i < run->plan->clients && !has_failed(run); i++)
-        start_worker(run, &run->slots[i]);
+    for (unsigned i = 0; i < run->plan->clients && !has_torture_failed(run);
+         i++)
+        start_torture_worker(run, &run->slots[i]);
 }
 
 static void load_store(struct run *run)
@@ -331,7 +332,7 @@ static void load_store(struct run *run)
         hf_recorder_history(&run->result->history.recorder);
     int64_t end = round_end(run), next;
 
-    while (!has_failed(run) && loop_now() < end &&
+    while (!has_torture_failed(run) && loop_now() < end &&
            history->op_count < TORTURE_OPERATIONS_MAX) {
         next = continue_due(run, loop_now());
         take_turn(run, earlier(earlier(next, run->fault_at), end));
@@ -377,14 +378,14 @@ static bool run_round(struct run *run)
 {
     struct torture_result *result = run->result;
 
-    begin_round(run);
+    begin_torture_round(run);
     load_store(run);
     end_workers(run);
     torture_history_check(&result->history, &result->report);
     failure_trace(run->args, "round %" PRIu32 " checked: %zu operations",
                   result->rounds,
                   hf_recorder_history(&result->history.recorder)->op_count);
-    return !has_failed(run) && result->report.violation_count == 0 &&
+    return !has_torture_failed(run) && result->report.violation_count == 0 &&
            loop_now() < run_end(run);
 }
 

@@ -107,7 +107,7 @@ static uint64_t lease_of(const struct worker *worker)
     return (uint64_t)worker->plan->ttl_ms * NS_IN_MS;
 }
 
-static void begin_claim(struct worker *worker)
+static void begin_worker_claim(struct worker *worker)
 {
     send_event(worker, (struct torture_event){
                            .kind = TORTURE_BEGIN,
@@ -158,8 +158,8 @@ static void end_without_lock(struct worker *worker, enum hf_err err,
                        });
 }
 
-static void on_lock_event(struct hf_lock *lock, enum hf_lock_event kind,
-                          void *arg)
+static void on_worker_lock_event(struct hf_lock *lock, enum hf_lock_event kind,
+                                 void *arg)
 {
     struct worker *worker = arg;
 
@@ -206,13 +206,13 @@ static void choose_lock_opts(struct worker *worker, struct hf_lock_opts *opts)
     if (!worker->has_events)
         return;
     opts->renew = happens(worker, 30);
-    opts->on_event = on_lock_event;
+    opts->on_event = on_worker_lock_event;
     opts->arg = worker;
 }
 
 /* Wait for a claim, and cancel it when the worker has to end, or at `until`. */
-static enum hf_err await_claim(struct worker *worker, struct hf_future *future,
-                               uint64_t until)
+static enum hf_err await_worker_claim(struct worker *worker,
+                                      struct hf_future *future, uint64_t until)
 {
     enum hf_err err = HF_OK;
 
@@ -235,7 +235,8 @@ static enum hf_err acquire_or_cancel(struct worker *worker,
 
     if (err)
         return err;
-    err = await_claim(worker, future, torture_now() + patience * NS_IN_MS);
+    err =
+        await_worker_claim(worker, future, torture_now() + patience * NS_IN_MS);
     hf_future_free(future);
     return err;
 }
@@ -247,7 +248,7 @@ static void acquire_lock(struct worker *worker)
     enum hf_err err;
 
     choose_lock_opts(worker, &opts);
-    begin_claim(worker);
+    begin_worker_claim(worker);
     if (opts.wait_ms > 0)
         err = acquire_or_cancel(worker, &opts);
     else
@@ -261,7 +262,7 @@ static void acquire_lock(struct worker *worker)
 
 /* ---- While the lock is held ---------------------------------------------*/
 
-static void renew_lock(struct worker *worker)
+static void renew_worker_lock(struct worker *worker)
 {
     begin_on_lock(worker, HF_OP_RENEW, lease_of(worker));
     end_on_lock(worker, hf_renew(worker->lock, 0));
@@ -300,7 +301,7 @@ static void check_validity(struct worker *worker)
     end_on_lock(worker, HF_OK);
 }
 
-static void read_key(struct worker *worker)
+static void read_random_key(struct worker *worker)
 {
     struct torture_event event = {.kind = TORTURE_BEGIN, .call = HF_OP_READ};
     char key[TORTURE_KEY_SIZE];
@@ -325,11 +326,11 @@ static void use_lock(struct worker *worker)
         uint64_t kind = draw(worker, 100);
 
         if (kind < 30)
-            renew_lock(worker);
+            renew_worker_lock(worker);
         else if (kind < 50)
             update_lock(worker);
         else if (kind < 70)
-            read_key(worker);
+            read_random_key(worker);
         else if (kind < 85)
             check_validity(worker);
         else
@@ -345,7 +346,7 @@ static void free_lock(struct worker *worker)
     worker->lock = NULL;
 }
 
-static void release_lock(struct worker *worker)
+static void release_worker_lock(struct worker *worker)
 {
     begin_on_lock(worker, HF_OP_UNLOCK, 0);
     end_on_lock(worker, hf_release(worker->lock));
@@ -357,7 +358,7 @@ static void release_after_expiry(struct worker *worker)
     uint64_t ms = hf_lock_remaining_ms(worker->lock);
 
     sleep_us(worker, (ms + draw(worker, worker->plan->ttl_ms / 2 + 1)) * 1000);
-    release_lock(worker);
+    release_worker_lock(worker);
 }
 
 /* Free the handle, or close the client. Either releases the lock, at a time
@@ -377,7 +378,7 @@ static void end_lock(struct worker *worker)
     uint64_t kind = draw(worker, 1000);
 
     if (kind < 900)
-        release_lock(worker);
+        release_worker_lock(worker);
     else if (kind < 904)
         release_after_expiry(worker);
     else
@@ -423,7 +424,7 @@ int torture_worker_main(const struct torture_plan *plan,
             use_lock(&worker);
             end_lock(&worker);
         } else {
-            read_key(&worker);
+            read_random_key(&worker);
         }
         sleep_a_while(&worker);
     }

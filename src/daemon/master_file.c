@@ -13,7 +13,8 @@
 _Static_assert(sizeof(struct hf_log_cluster) == HF_MEMBERS_CLUSTER, "cluster");
 _Static_assert(HF_ADDRESS_TEXT == HF_MEMBERS_ADDRESS, "addresses");
 
-static enum hf_err lock_directory(struct hf_disk *disk, struct hf_error *error)
+static enum hf_err lock_master_directory(struct hf_disk *disk,
+                                         struct hf_error *error)
 {
     int rc = disk->ops->lock(disk, LOCK_FILE);
 
@@ -82,8 +83,9 @@ static void on_name(void *arg, const char *name)
         (void)snprintf(content->other, sizeof(content->other), "%s", name);
 }
 
-static enum hf_err read_content(struct hf_disk *disk, struct content *content,
-                                struct hf_error *error)
+static enum hf_err read_master_content(struct hf_disk *disk,
+                                       struct content *content,
+                                       struct hf_error *error)
 {
     int rc;
 
@@ -92,10 +94,11 @@ static enum hf_err read_content(struct hf_disk *disk, struct content *content,
     return rc ? hf_disk_error(error, disk, "", "cannot list", rc) : HF_OK;
 }
 
-static enum hf_err check_empty(struct hf_disk *disk, struct hf_error *error)
+static enum hf_err check_master_directory(struct hf_disk *disk,
+                                          struct hf_error *error)
 {
     struct content content;
-    enum hf_err err = read_content(disk, &content, error);
+    enum hf_err err = read_master_content(disk, &content, error);
 
     if (err)
         return err;
@@ -115,7 +118,7 @@ static enum hf_err check_empty(struct hf_disk *disk, struct hf_error *error)
 
 /* The marker says that no node has ever run here, so that an interrupted
  * initialisation can be repeated. */
-static int write_marker(struct hf_disk *disk)
+static int write_master_marker(struct hf_disk *disk)
 {
     struct hf_disk_file *file = NULL;
     int rc = disk->ops->open(disk, MARKER_FILE, &file);
@@ -159,14 +162,14 @@ enum hf_err hf_master_file_init(const struct hf_config *config,
                                 struct hf_disk *disk, struct hf_error *error)
 {
     struct hf_members_file file;
-    enum hf_err err = lock_directory(disk, error);
+    enum hf_err err = lock_master_directory(disk, error);
     int rc;
 
     if (!err)
-        err = check_empty(disk, error);
+        err = check_master_directory(disk, error);
     if (err)
         return err;
-    rc = write_marker(disk);
+    rc = write_master_marker(disk);
     if (rc)
         return hf_disk_error(error, disk, "", "cannot initialise", rc);
     fill_file(config, &file);
@@ -184,7 +187,7 @@ enum hf_err hf_master_file_init(const struct hf_config *config,
 static enum hf_err refuse_missing(struct hf_disk *disk, struct hf_error *error)
 {
     struct content content;
-    enum hf_err err = read_content(disk, &content, error);
+    enum hf_err err = read_master_content(disk, &content, error);
 
     if (err)
         return err;
@@ -199,8 +202,9 @@ static enum hf_err refuse_missing(struct hf_disk *disk, struct hf_error *error)
                         disk->path);
 }
 
-static enum hf_err read_file(struct hf_members_file *file, struct hf_disk *disk,
-                             struct hf_error *error)
+static enum hf_err read_master_file(struct hf_members_file *file,
+                                    struct hf_disk *disk,
+                                    struct hf_error *error)
 {
     char text[HF_MEMBERS_FILE_MAX];
     struct hf_disk_file *opened = NULL;
@@ -261,10 +265,11 @@ static enum hf_err add_members(const struct hf_members *members,
 }
 
 /* The initialisation was interrupted after its last step but one. */
-static enum hf_err remove_marker(struct hf_disk *disk, struct hf_error *error)
+static enum hf_err remove_master_marker(struct hf_disk *disk,
+                                        struct hf_error *error)
 {
     struct content content;
-    enum hf_err err = read_content(disk, &content, error);
+    enum hf_err err = read_master_content(disk, &content, error);
     int rc = !err && content.has_marker ? hf_disk_remove(disk, MARKER_FILE) : 0;
 
     return rc ? hf_disk_error(error, disk, MARKER_FILE, "cannot remove", rc)
@@ -275,13 +280,13 @@ enum hf_err hf_master_file_open(struct hf_members_file *file,
                                 struct hf_config *config, struct hf_disk *disk,
                                 struct hf_error *error)
 {
-    enum hf_err err = lock_directory(disk, error);
+    enum hf_err err = lock_master_directory(disk, error);
 
     if (!err)
-        err = read_file(file, disk, error);
+        err = read_master_file(file, disk, error);
     if (!err)
         err = compare_config(file, config, disk, error);
     if (!err)
         err = add_members(&file->members, config, error);
-    return err ? err : remove_marker(disk, error);
+    return err ? err : remove_master_marker(disk, error);
 }

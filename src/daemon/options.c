@@ -101,8 +101,8 @@ static enum hf_err parse_cluster(struct hf_daemon_options *options,
     return HF_OK;
 }
 
-static enum hf_err parse_mode(struct hf_daemon_options *options,
-                              const char *text, struct hf_error *error)
+static enum hf_err parse_node_mode(struct hf_daemon_options *options,
+                                   const char *text, struct hf_error *error)
 {
     if (!hf_config_parse_mode(text, &options->config.mode))
         return hf_error_set(error, HF_EINVAL,
@@ -150,7 +150,7 @@ static enum hf_err parse_option_value(struct hf_daemon_options *options,
     } else if (!strcmp(name, "--cluster")) {
         err = parse_cluster(options, value, error);
     } else if (!strcmp(name, "--mode")) {
-        err = parse_mode(options, value, error);
+        err = parse_node_mode(options, value, error);
     } else if (!strcmp(name, "--lease-max-ms")) {
         err = parse_decimal(name, value, 1, HF_LEASE_MAX_MS, &number, error);
         options->config.lease_max_ms = (uint32_t)number;
@@ -242,8 +242,8 @@ static enum hf_err check_mode_options(const struct hf_config *config,
     return HF_OK;
 }
 
-static enum hf_err check_options(const struct hf_daemon_options *options,
-                                 struct hf_error *error)
+static enum hf_err check_daemon_options(const struct hf_daemon_options *options,
+                                        struct hf_error *error)
 {
     const struct hf_config *config = &options->config;
     bool for_init = options->has_cluster || options->has_mode || config->node ||
@@ -275,5 +275,5 @@ enum hf_err hf_daemon_options_parse(struct hf_daemon_options *options,
     if (err || options->action == HF_DAEMON_ACTION_HELP ||
         options->action == HF_DAEMON_ACTION_VERSION)
         return err;
-    return check_options(options, error);
+    return check_daemon_options(options, error);
 }

@@ -208,29 +208,29 @@ static bool master_has_left(const struct hf_daemon *daemon)
     return true;
 }
 
-static void on_client_open(struct hf_daemon *daemon, uint64_t conn)
+static void on_quorum_client_open(struct hf_daemon *daemon, uint64_t conn)
 {
     hf_quorum_node_on_client_open(daemon->master.node, conn);
 }
 
-static void on_client_data(struct hf_daemon *daemon, uint64_t conn,
-                           const void *data, size_t size)
+static void on_quorum_client_data(struct hf_daemon *daemon, uint64_t conn,
+                                  const void *data, size_t size)
 {
     hf_quorum_node_on_client_data(daemon->master.node, conn, data, size);
 }
 
-static void on_client_closed(struct hf_daemon *daemon, uint64_t conn)
+static void on_quorum_client_closed(struct hf_daemon *daemon, uint64_t conn)
 {
     hf_quorum_node_on_client_closed(daemon->master.node, conn);
 }
 
-static void on_client_refused(struct hf_daemon *daemon)
+static void on_quorum_client_refused(struct hf_daemon *daemon)
 {
     hf_quorum_node_on_client_refused(daemon->master.node);
 }
 
-static void on_client_unsent(struct hf_daemon *daemon, uint64_t conn,
-                             size_t size)
+static void on_quorum_client_unsent(struct hf_daemon *daemon, uint64_t conn,
+                                    size_t size)
 {
     hf_quorum_node_on_client_unsent(daemon->master.node, conn, size);
 }
@@ -248,9 +248,9 @@ const struct hf_daemon_mode hf_daemon_quorum = {
     .deadline = master_deadline,
     .shutdown = shut_master_down,
     .has_left = master_has_left,
-    .on_client_open = on_client_open,
-    .on_client_data = on_client_data,
-    .on_client_closed = on_client_closed,
-    .on_client_refused = on_client_refused,
-    .on_client_unsent = on_client_unsent,
+    .on_client_open = on_quorum_client_open,
+    .on_client_data = on_quorum_client_data,
+    .on_client_closed = on_quorum_client_closed,
+    .on_client_refused = on_quorum_client_refused,
+    .on_client_unsent = on_quorum_client_unsent,
 };

@@ -322,29 +322,29 @@ static bool raft_has_left(const struct hf_daemon *daemon)
     return hf_node_has_left(daemon->node);
 }
 
-static void on_client_open(struct hf_daemon *daemon, uint64_t conn)
+static void on_raft_client_open(struct hf_daemon *daemon, uint64_t conn)
 {
     hf_node_on_client_open(daemon->node, conn);
 }
 
-static void on_client_data(struct hf_daemon *daemon, uint64_t conn,
-                           const void *data, size_t size)
+static void on_raft_client_data(struct hf_daemon *daemon, uint64_t conn,
+                                const void *data, size_t size)
 {
     hf_node_on_client_data(daemon->node, conn, data, size);
 }
 
-static void on_client_closed(struct hf_daemon *daemon, uint64_t conn)
+static void on_raft_client_closed(struct hf_daemon *daemon, uint64_t conn)
 {
     hf_node_on_client_closed(daemon->node, conn);
 }
 
-static void on_client_refused(struct hf_daemon *daemon)
+static void on_raft_client_refused(struct hf_daemon *daemon)
 {
     hf_node_on_client_refused(daemon->node);
 }
 
-static void on_client_unsent(struct hf_daemon *daemon, uint64_t conn,
-                             size_t size)
+static void on_raft_client_unsent(struct hf_daemon *daemon, uint64_t conn,
+                                  size_t size)
 {
     hf_node_on_client_unsent(daemon->node, conn, size);
 }
@@ -362,9 +362,9 @@ const struct hf_daemon_mode hf_daemon_raft = {
     .deadline = raft_deadline,
     .shutdown = shut_raft_down,
     .has_left = raft_has_left,
-    .on_client_open = on_client_open,
-    .on_client_data = on_client_data,
-    .on_client_closed = on_client_closed,
-    .on_client_refused = on_client_refused,
-    .on_client_unsent = on_client_unsent,
+    .on_client_open = on_raft_client_open,
+    .on_client_data = on_raft_client_data,
+    .on_client_closed = on_raft_client_closed,
+    .on_client_refused = on_raft_client_refused,
+    .on_client_unsent = on_raft_client_unsent,
 };

@@ -30,7 +30,7 @@ void hf_streams_close_all(struct hf_streams *streams)
     }
 }
 
-static size_t slot_of(uint64_t id)
+static size_t stream_slot_of(uint64_t id)
 {
     return (size_t)(id & UINT32_MAX);
 }
@@ -68,7 +68,7 @@ static bool add_stream(struct hf_streams *streams, struct hf_stream *stream)
 static void remove_stream(struct hf_stream *stream)
 {
     struct hf_streams *streams = stream->streams;
-    size_t slot = slot_of(stream->id);
+    size_t slot = stream_slot_of(stream->id);
 
     streams->slots[slot] = NULL;
     if (slot < streams->free_slot)
@@ -78,7 +78,7 @@ static void remove_stream(struct hf_stream *stream)
 
 struct hf_stream *hf_stream_find(struct hf_streams *streams, uint64_t id)
 {
-    size_t slot = slot_of(id);
+    size_t slot = stream_slot_of(id);
     struct hf_stream *stream =
         slot < streams->capacity ? streams->slots[slot] : NULL;
 
@@ -141,14 +141,14 @@ void hf_streams_reap(struct hf_streams *streams)
             HF_CONTAINER(streams->failed.next, struct hf_stream, failed));
 }
 
-static bool has_failed(const struct hf_stream *stream)
+static bool has_stream_failed(const struct hf_stream *stream)
 {
     return hf_dlist_is_linked(&stream->failed);
 }
 
 static void fail_stream(struct hf_stream *stream)
 {
-    if (!has_failed(stream))
+    if (!has_stream_failed(stream))
         hf_dlist_push_back(&stream->streams->failed, &stream->failed);
 }
 
@@ -266,7 +266,7 @@ void hf_stream_send(struct hf_stream *stream, const void *data, size_t size)
 {
     int written;
 
-    if (stream->is_closing || has_failed(stream) || size == 0)
+    if (stream->is_closing || has_stream_failed(stream) || size == 0)
         return;
     written = write_now(stream, data, size);
     if (written >= 0)

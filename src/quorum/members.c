@@ -25,18 +25,19 @@ static void add_word(struct hf_buf *buf, const char *word)
     hf_buf_raw(buf, word, strlen(word));
 }
 
-static void add_number(struct hf_buf *buf, uint64_t number)
+static void add_number_line(struct hf_buf *buf, uint64_t number)
 {
     char digits[20];
 
     hf_buf_raw(buf, digits, hf_resp_digits(digits, number));
 }
 
-static void add_line(struct hf_buf *buf, const char *name, uint64_t number)
+static void add_member_line(struct hf_buf *buf, const char *name,
+                            uint64_t number)
 {
     add_word(buf, name);
     add_word(buf, " ");
-    add_number(buf, number);
+    add_number_line(buf, number);
     add_word(buf, "\n");
 }
 
@@ -55,14 +56,14 @@ static void add_hex_line(struct hf_buf *buf, const char *name,
 static void add_master(struct hf_buf *buf, const struct hf_member *member)
 {
     add_word(buf, "master ");
-    add_number(buf, member->id);
+    add_number_line(buf, member->id);
     add_word(buf, " ");
     add_word(buf, member->address);
 }
 
 void hf_members_write(const struct hf_members *members, struct hf_buf *buf)
 {
-    add_number(buf, members->set);
+    add_number_line(buf, members->set);
     for (size_t i = 0; i < members->count; i++) {
         add_word(buf, " ");
         add_master(buf, &members->masters[i]);
@@ -88,17 +89,17 @@ void hf_members_encode_file(const struct hf_members_file *file,
     size_t start = buf->size;
 
     add_word(buf, MAGIC);
-    add_number(buf, HF_MEMBERS_VERSION);
+    add_number_line(buf, HF_MEMBERS_VERSION);
     add_word(buf, "\n");
     add_hex_line(buf, "cluster", members->cluster, sizeof(members->cluster));
-    add_line(buf, "node", file->node);
-    add_line(buf, "lease_max_ms", members->lease_max_ms);
-    add_line(buf, "set", members->set);
+    add_member_line(buf, "node", file->node);
+    add_member_line(buf, "lease_max_ms", members->lease_max_ms);
+    add_member_line(buf, "set", members->set);
     for (size_t i = 0; i < members->count; i++) {
         add_master(buf, &members->masters[i]);
         add_word(buf, "\n");
     }
-    add_line(buf, "mark", file->mark);
+    add_member_line(buf, "mark", file->mark);
     add_checksum(buf, start);
 }
 
@@ -157,7 +158,7 @@ static uint64_t take_number(struct text *line)
     return number;
 }
 
-static void read_cluster(struct hf_members *members, struct text value)
+static void read_cluster_line(struct hf_members *members, struct text value)
 {
     char digits[2 * HF_MEMBERS_CLUSTER + 1] = "";
 
@@ -181,7 +182,7 @@ static void read_master(struct hf_members *members, struct text value)
 static void read_line(struct hf_members_file *file, struct text line)
 {
     if (take_name(&line, "cluster"))
-        read_cluster(&file->members, line);
+        read_cluster_line(&file->members, line);
     else if (take_name(&line, "node"))
         file->node = take_number(&line);
     else if (take_name(&line, "lease_max_ms"))
@@ -211,7 +212,7 @@ static enum hf_err check_canonical(const struct hf_members_file *file,
 }
 
 /* A newer version may have another checksum, so the version comes first. */
-static bool is_newer(struct text text)
+static bool is_newer_file(struct text text)
 {
     struct text line = take_line(&text);
     struct text digits;
@@ -244,7 +245,7 @@ enum hf_err hf_members_decode_file(struct hf_members_file *file,
     struct text rest = {bytes.data, bytes.size};
     enum hf_err err;
 
-    if (is_newer(rest))
+    if (is_newer_file(rest))
         return HF_EUNSUPPORTED;
     while (rest.size > 0)
         read_line(&decoded, take_line(&rest));

@@ -63,7 +63,7 @@ void hf_quorum_report_info(struct hf_server *server, struct hf_buf *text)
  *
  * The addresses come from the configuration, and need no escapes. */
 
-static void add_nodes(struct hf_buf *text, const struct hf_quorum_node *node)
+static void add_masters(struct hf_buf *text, const struct hf_quorum_node *node)
 {
     const struct hf_members *members = &node->members;
 
@@ -103,7 +103,7 @@ void hf_quorum_report_status(struct hf_server *server, struct hf_buf *text)
     hf_text_json_number(text, "records", summary.records);
     hf_text_json_number(text, "index", node->index);
     hf_text_json_number(text, "clients", server->count);
-    add_nodes(text, node);
+    add_masters(text, node);
     hf_text_add(text, "}");
 }
 

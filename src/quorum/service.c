@@ -50,7 +50,7 @@ static enum hf_err handle_quorum(struct hf_serve_conn *conn,
     "one master reports only what it knows: read with LOCAL, or use a client " \
     "of holdfast"
 
-static const char *refusal_text(enum hf_err err, enum hf_verb verb)
+static const char *quorum_refusal_text(enum hf_err err, enum hf_verb verb)
 {
     if (err == HF_EUNSUPPORTED)
         return verb == HF_VERB_READ || verb == HF_VERB_LIST ? USE_LOCAL
@@ -90,8 +90,8 @@ static enum hf_err read_mux(struct hf_serve_conn *conn,
     return HF_OK;
 }
 
-static enum hf_err execute_request(struct hf_serve_conn *conn,
-                                   const struct hf_mux_request *request)
+static enum hf_err execute_quorum_request(struct hf_serve_conn *conn,
+                                          const struct hf_mux_request *request)
 {
     switch (request->verb) {
     case HF_VERB_QUORUM:
@@ -110,14 +110,14 @@ static enum hf_err execute_request(struct hf_serve_conn *conn,
     }
 }
 
-static void execute_mux(struct hf_serve_conn *conn,
-                        const struct hf_mux_request *request)
+static void execute_quorum_mux(struct hf_serve_conn *conn,
+                               const struct hf_mux_request *request)
 {
-    enum hf_err err = execute_request(conn, request);
+    enum hf_err err = execute_quorum_request(conn, request);
 
     if (err)
         hf_serve_reply_mux_error(conn, request->id, err,
-                                 refusal_text(err, request->verb));
+                                 quorum_refusal_text(err, request->verb));
 }
 
 /* ---- Plain mode ---------------------------------------------------------*/
@@ -164,7 +164,7 @@ static void list_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
     }
     err = hf_quorum_list_start(conn, 0, prefix, after, (uint32_t)count);
     if (err)
-        hf_serve_reply_error(conn, err, refusal_text(err, HF_VERB_LIST));
+        hf_serve_reply_error(conn, err, quorum_refusal_text(err, HF_VERB_LIST));
 }
 
 static void watch_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
@@ -184,7 +184,8 @@ static void watch_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
     }
     err = hf_quorum_watch_add(conn, &request);
     if (err) {
-        hf_serve_reply_error(conn, err, refusal_text(err, HF_VERB_WATCH));
+        hf_serve_reply_error(conn, err,
+                             quorum_refusal_text(err, HF_VERB_WATCH));
         return;
     }
     hf_resp_write_integer(&conn->output,
@@ -209,8 +210,8 @@ static void debug_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
                             (struct hf_bytes){scratch->data, scratch->size});
 }
 
-static void execute_plain(struct hf_serve_conn *conn, enum hf_verb verb,
-                          struct hf_arguments *args)
+static void execute_quorum_plain(struct hf_serve_conn *conn, enum hf_verb verb,
+                                 struct hf_arguments *args)
 {
     switch (verb) {
     case HF_VERB_READ:
@@ -254,7 +255,7 @@ static void fini_conn(struct hf_serve_conn *conn)
 }
 
 /* The reply to a plain LIST is written before the next request is executed. */
-static bool is_busy(const struct hf_serve_conn *conn)
+static bool is_quorum_busy(const struct hf_serve_conn *conn)
 {
     return !conn->is_mux &&
            HF_CONTAINER(conn, struct hf_quorum_conn, serve)->list_count > 0;
@@ -289,9 +290,9 @@ const struct hf_service_ops hf_quorum_service = {
     .conn_size = sizeof(struct hf_quorum_conn),
     .init_conn = init_conn,
     .fini_conn = fini_conn,
-    .execute_plain = execute_plain,
-    .execute_mux = execute_mux,
-    .is_busy = is_busy,
+    .execute_plain = execute_quorum_plain,
+    .execute_mux = execute_quorum_mux,
+    .is_busy = is_quorum_busy,
     .stream = stream_output,
     .fill_hello = fill_hello,
     .add_info = hf_quorum_report_info,

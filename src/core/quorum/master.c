@@ -67,7 +67,8 @@ static size_t record_size(const struct hf_record *record)
     return sizeof(*record) + record->key_size;
 }
 
-static struct hf_record *add_record(struct hf_master *master, struct hf_key key)
+static struct hf_record *add_master_record(struct hf_master *master,
+                                           struct hf_key key)
 {
     struct hf_record *record;
 
@@ -86,8 +87,8 @@ static struct hf_record *add_record(struct hf_master *master, struct hf_key key)
 }
 
 /* Move each walk whose next record is `record` on to the one after it. */
-static void advance_walks(const struct hf_master *master,
-                          const struct hf_record *record)
+static void advance_record_walks(const struct hf_master *master,
+                                 const struct hf_record *record)
 {
     struct hf_dlist *link = master->walks.next;
 
@@ -102,7 +103,7 @@ static void advance_walks(const struct hf_master *master,
 
 static void remove_record(struct hf_master *master, struct hf_record *record)
 {
-    advance_walks(master, record);
+    advance_record_walks(master, record);
     if (record->promised > master->floor)
         master->floor = record->promised;
     hf_map_remove(&master->records, &record->by_key);
@@ -553,7 +554,7 @@ static enum hf_quorum_reply_kind handle_request(
     if (is_new && is_full(master, request))
         return refuse(reply, HF_ELIMIT);
     if (is_new)
-        record = add_record(master, request->key);
+        record = add_master_record(master, request->key);
     if (!record)
         return refuse(reply, HF_ENOMEM);
     announce_change(master, record);

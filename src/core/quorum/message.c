@@ -78,7 +78,8 @@ static void decode_lease(struct hf_report *report, struct hf_reader *reader)
     report->left_ms = hf_reader_u32(reader);
 }
 
-static void decode_vote(struct hf_report *report, struct hf_reader *reader)
+static void decode_report_vote(struct hf_report *report,
+                               struct hf_reader *reader)
 {
     report->vote_number = hf_reader_u64(reader);
     hf_reader_raw(reader, &report->voter, sizeof(report->voter));
@@ -103,7 +104,7 @@ static void decode_report(struct hf_report *report, struct hf_reader *reader)
     if (state != HF_REPORT_NONE)
         decode_lease(report, reader);
     if (report->has_vote)
-        decode_vote(report, reader);
+        decode_report_vote(report, reader);
     report->waiters = hf_reader_u32(reader);
     report->ended_count = hf_reader_u8(reader);
     if (report->ended_count > HF_REPORT_ENDED_MAX) {

@@ -11,15 +11,15 @@ unsigned hf_reports_count(const struct hf_reports *reports)
 
 /* ---- Copies of a claim --------------------------------------------------*/
 
-static bool has_lease(const struct hf_report *report,
-                      const struct hf_claim_id *holder, uint64_t token)
+static bool shows_lease(const struct hf_report *report,
+                        const struct hf_claim_id *holder, uint64_t token)
 {
     return report && report->state == HF_REPORT_HELD &&
            report->token == token && hf_claim_id_equal(&report->holder, holder);
 }
 
-static bool has_vote(const struct hf_report *report,
-                     const struct hf_claim_id *voter, uint64_t number)
+static bool shows_vote(const struct hf_report *report,
+                       const struct hf_claim_id *voter, uint64_t number)
 {
     return report && report->has_vote && report->vote_number == number &&
            hf_claim_id_equal(&report->voter, voter);
@@ -32,8 +32,8 @@ static unsigned count_copies(const struct hf_reports *reports,
     unsigned count = 0;
 
     for (unsigned i = 0; i < reports->quorum.masters; i++)
-        count += has_lease(reports->list[i], holder, token) ||
-                 has_vote(reports->list[i], holder, token);
+        count += shows_lease(reports->list[i], holder, token) ||
+                 shows_vote(reports->list[i], holder, token);
     return count;
 }
 
@@ -43,7 +43,7 @@ static unsigned count_leases(const struct hf_reports *reports,
     unsigned count = 0;
 
     for (unsigned i = 0; i < reports->quorum.masters; i++)
-        count += has_lease(reports->list[i], holder, token);
+        count += shows_lease(reports->list[i], holder, token);
     return count;
 }
 
@@ -56,12 +56,12 @@ static unsigned count_fast_votes(const struct hf_reports *reports,
     for (unsigned i = 0; i < reports->quorum.masters; i++) {
         const struct hf_report *report = reports->list[i];
 
-        count += has_vote(report, voter, number) && report->vote_is_fast;
+        count += shows_vote(report, voter, number) && report->vote_is_fast;
     }
     return count;
 }
 
-static bool has_ended(const struct hf_reports *reports,
+static bool shows_end(const struct hf_reports *reports,
                       const struct hf_claim_id *id)
 {
     for (unsigned i = 0; i < reports->quorum.masters; i++) {
@@ -99,8 +99,9 @@ static uint64_t ballot_of(const struct hf_reports *reports,
     return ballot;
 }
 
-static bool is_newer(const struct hf_reports *reports,
-                     const struct hf_report *a, const struct hf_report *b)
+static bool is_newer_report(const struct hf_reports *reports,
+                            const struct hf_report *a,
+                            const struct hf_report *b)
 {
     uint64_t ballot_a = ballot_of(reports, a);
     uint64_t ballot_b = ballot_of(reports, b);
@@ -120,7 +121,7 @@ static const struct hf_report *newest_lease(const struct hf_reports *reports,
 
         if (!report || (passed >> i & 1) || report->state == HF_REPORT_NONE)
             continue;
-        if (!newest || is_newer(reports, report, newest))
+        if (!newest || is_newer_report(reports, report, newest))
             newest = report;
     }
     return newest;
@@ -140,7 +141,7 @@ static const struct hf_report *deciding_lease(const struct hf_reports *reports)
            count_copies(reports, &newest->holder, newest->token) + silent <
                reports->quorum.majority) {
         for (unsigned i = 0; i < reports->quorum.masters; i++) {
-            if (has_lease(reports->list[i], &newest->holder, newest->token))
+            if (shows_lease(reports->list[i], &newest->holder, newest->token))
                 passed |= 1U << i;
         }
     }
@@ -151,15 +152,15 @@ static const struct hf_report *deciding_lease(const struct hf_reports *reports)
 
 /* Returns true if the claim with this vote may have been granted the key by
  * fast votes. */
-static bool may_be_granted(const struct hf_reports *reports,
-                           const struct hf_report *report,
-                           const struct hf_claim_id *self)
+static bool may_be_granted_by_votes(const struct hf_reports *reports,
+                                    const struct hf_report *report,
+                                    const struct hf_claim_id *self)
 {
     unsigned silent = reports->quorum.masters - hf_reports_count(reports);
 
     if (!report || !report->has_vote || !report->vote_is_fast ||
         (self && hf_claim_id_equal(&report->voter, self)) ||
-        has_ended(reports, &report->voter))
+        shows_end(reports, &report->voter))
         return false;
     return count_fast_votes(reports, &report->voter, report->vote_number) +
                silent >=
@@ -173,7 +174,7 @@ static const struct hf_report *deciding_vote(const struct hf_reports *reports,
     for (unsigned i = 0; i < reports->quorum.masters; i++) {
         const struct hf_report *report = reports->list[i];
 
-        if (may_be_granted(reports, report, self) &&
+        if (may_be_granted_by_votes(reports, report, self) &&
             (!lease || report->vote_number > ballot_of(reports, lease)))
             return report;
     }
@@ -241,9 +242,9 @@ static bool is_granted(const struct hf_reports *reports,
 static uint64_t copy_ballot(const struct hf_report *report,
                             const struct hf_claim_id *id, uint64_t token)
 {
-    if (has_lease(report, id, token))
+    if (shows_lease(report, id, token))
         return report->ballot;
-    return has_vote(report, id, token) ? token : 0;
+    return shows_vote(report, id, token) ? token : 0;
 }
 
 /* The copies with this ballot or a higher one. */

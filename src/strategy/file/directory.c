@@ -129,8 +129,8 @@ static enum hf_err default_path(char **path, struct hf_error *error)
 
 /* ---- URLs ---------------------------------------------------------------*/
 
-static enum hf_err parse_mode(const char *text, mode_t *mode,
-                              struct hf_error *error)
+static enum hf_err parse_file_mode(const char *text, mode_t *mode,
+                                   struct hf_error *error)
 {
     char *end;
     unsigned long value;
@@ -153,7 +153,7 @@ static enum hf_err parse_mode(const char *text, mode_t *mode,
 enum hf_err hf_directory_find(struct hf_url *url, char **path, mode_t *mode,
                               struct hf_error *error)
 {
-    enum hf_err err = parse_mode(hf_url_param(url, "mode"), mode, error);
+    enum hf_err err = parse_file_mode(hf_url_param(url, "mode"), mode, error);
 
     if (err)
         return err;
