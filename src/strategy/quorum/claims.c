@@ -20,6 +20,10 @@
  * so long after its lease must have expired. */
 #define FORGET_MS 10000
 
+/* Claims whose end a majority has confirmed, and the last masters not yet. More
+ * are forgotten: their ENDs were sent, and will be executed. */
+#define LINGERING_MAX 64
+
 enum slot {
     SLOT_LOCK,
     SLOT_RENEW,
@@ -34,6 +38,7 @@ struct hf_voting_claim {
     struct hf_dlist link; /* in voting->claims */
     struct hf_heap_link timer;
     struct hf_dlist to_push;
+    struct hf_dlist lingering;
     struct hf_voting *voting;
     struct hf_coordinator *coordinator;
     uint64_t number; /* the id of its messages */
@@ -163,6 +168,9 @@ static void free_claim(struct hf_voting_claim *claim)
     hf_map_remove(&voting->claims_by_id, &claim->by_id);
     hf_dlist_remove(&claim->link);
     hf_dlist_remove(&claim->to_push);
+    if (hf_dlist_is_linked(&claim->lingering))
+        voting->lingering_count--;
+    hf_dlist_remove(&claim->lingering);
     hf_heap_drop(&voting->claim_timers, &claim->timer);
     hf_coordinator_free(claim->coordinator);
     free(claim);
@@ -481,6 +489,28 @@ static bool can_be_freed(const struct hf_voting_claim *claim, hf_time now)
             !claim->is_unanswered);
 }
 
+/* Keep the claim until the last masters have ended it, too. */
+static void let_linger(struct hf_voting_claim *claim)
+{
+    if (!claim->has_ended || claim->is_unanswered || has_requests(claim) ||
+        hf_dlist_is_linked(&claim->lingering))
+        return;
+    hf_dlist_push_back(&claim->voting->lingering, &claim->lingering);
+    claim->voting->lingering_count++;
+}
+
+static void forget_lingering(struct hf_voting *voting)
+{
+    while (voting->lingering_count > LINGERING_MAX) {
+        struct hf_voting_claim *oldest =
+            HF_CONTAINER(hf_dlist_first(&voting->lingering),
+                         struct hf_voting_claim, lingering);
+
+        HF_ASSERT(!has_requests(oldest)); /* they are answered at once */
+        free_claim(oldest);
+    }
+}
+
 static void start_waiting(struct hf_voting_claim *claim);
 
 /* Start requests that wait, set the timer, and free a claim that has ended or
@@ -497,6 +527,7 @@ static void settle_claim(struct hf_voting_claim *claim)
         free_claim(claim);
         return;
     }
+    let_linger(claim);
     at = hf_coordinator_deadline(claim->coordinator);
     if (!claim->is_active)
         at = hf_time_min(at, hf_time_add(claim->lapses_at, 1));
@@ -672,9 +703,10 @@ static void begin_claim(struct hf_voting_claim *claim,
 void hf_voting_claims_submit(struct hf_voting *voting,
                              struct hf_request *request)
 {
-    struct hf_voting_claim *claim =
-        find_by_nonce(voting, &request->command.nonce);
+    struct hf_voting_claim *claim;
 
+    forget_lingering(voting);
+    claim = find_by_nonce(voting, &request->command.nonce);
     if (claim) {
         hf_dlist_push_back(&claim->waiting, &request->link);
         settle_claim(claim);
@@ -805,6 +837,7 @@ void hf_voting_claims_init(struct hf_voting *voting)
     hf_map_init(&voting->claims_by_id);
     hf_dlist_init(&voting->claims);
     hf_dlist_init(&voting->to_push);
+    hf_dlist_init(&voting->lingering);
     voting->push_grants.run = push_grants;
 }
 

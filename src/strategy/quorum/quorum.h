@@ -60,7 +60,9 @@ struct hf_voting {
     struct hf_map claims_by_id;
     struct hf_dlist claims;
     struct hf_heap claim_timers;
-    size_t active_claims;       /* those that await replies */
+    size_t active_claims;      /* those that await replies */
+    struct hf_dlist lingering; /* claims that have ended, oldest first */
+    size_t lingering_count;
     struct hf_dlist to_push;    /* claims with a grant that is not pushed yet */
     struct hf_post push_grants; /* pushes them when the turn ends */
 
