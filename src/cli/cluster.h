@@ -145,10 +145,11 @@ int cluster_stop(const struct cluster *cluster, const struct args *args,
 
 /* ---- cluster_request.c: one request to a node ---------------------------*/
 
-/* Send a request of `count` words to the node at `address`, and read its reply
- * until `deadline`, by loop_now(). If the host of the address is a name, it is
- * resolved first, which has a limit of its own. Returns the reply, which the caller frees,
- * or NULL, in which case `*why` is the reason in a few words. */
+/* Send a request of `count` words to the node at `address`, and wait for its
+ * reply until `deadline`, on the clock of loop_now(). A host name is resolved
+ * first, with a timeout of its own; the time that takes is added to `deadline`.
+ * Returns the reply, which the caller frees, or NULL, and sets `*why` to the
+ * reason in a few words. */
 char *cluster_request(const char *address, const char *const *words,
                       size_t count, int64_t deadline, const char **why);
 

@@ -26,9 +26,9 @@ struct reach {
 };
 
 /* Open the store that `args` names. Returns true if reach->client is open; with
- * a loop, the caller drives the client. Returns false if reach->signal is set,
- * and the caller should die of that signal, or if the failure was reported, and
- * `*status` is the exit status. */
+ * a loop, the caller drives the client. Otherwise returns false:
+ *   - if reach->signal is set, the caller should die of that signal;
+ *   - if not, the error was printed, and `*status` is the exit status. */
 bool reach_store(struct reach *reach, int *status);
 
 #endif

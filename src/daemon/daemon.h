@@ -123,8 +123,7 @@ struct hf_daemon {
     struct hf_dialer dialer;
     struct hf_worker flusher, upkeeper, snapshotter;
     struct hf_driver driver;
-    bool
-        is_flushing; /* from the start of `flush` until the node knows its end */
+    bool is_flushing; /* `flush` was started, and its end not yet reported */
     struct hf_wal_flush flush;
     uint64_t flush_ns; /* how long the last flush took */
     struct hf_wal_upkeep upkeep;

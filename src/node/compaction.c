@@ -207,7 +207,8 @@ static void on_snapshot_written(struct hf_node *node,
     if (hf_consensus_step(
             node, (struct hf_engine_event){.kind = HF_ENGINE_SNAPSHOT_TAKEN,
                                            .index = index}))
-        return; /* another snapshot is newer, or being installed */
+        return; /* another snapshot is newer or being installed, memory is
+                   short, or the node has failed */
     compaction->obsolete = index;
     hf_wal_compact(node->journal.wal, node->engine.log.base_index);
 }

@@ -53,9 +53,11 @@ void recording_set_no_fence(void);
 /* The number of locks granted so far. */
 size_t recording_grants(void);
 
-/* The history's clock counts nanoseconds of CLOCK_BOOTTIME, without the offset
- * of this process's time namespace, which recording_set_offset() sets.
- * recording_instant() converts a time of this process to that clock. */
+/* The history's clock is CLOCK_BOOTTIME in nanoseconds, without the offset of a
+ * time namespace, so that processes in different namespaces share one clock. A
+ * process that is in a time namespace passes its offset to
+ * recording_set_offset(). recording_instant() converts a time of this process
+ * to that clock. */
 void recording_set_offset(int64_t offset_ms);
 uint64_t recording_now(void);
 uint64_t recording_instant(int64_t boottime_ms);

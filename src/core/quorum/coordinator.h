@@ -32,8 +32,9 @@ struct hf_coordinators {
     uint64_t highest;     /* the highest number that a master has reported */
     uint32_t patience_ms; /* how long a fast quorum may take, if a majority has
                              replied */
-    uint32_t spread;      /* a number that replaces one that was too low may be
-                             higher than necessary by this, at random */
+    uint32_t spread;      /* the most that is added, at random, to all numbers
+                             of a claim but the first, so that racing claims
+                             do not choose the same one */
     uint64_t chance;      /* seed of the jitter */
 };
 

@@ -44,7 +44,8 @@ struct hf_record {
     struct hf_bid *vote;
     struct hf_dlist queue; /* by ticket, then by id */
     uint32_t waiters;
-    uint64_t seen; /* the highest ticket, or number of a vote */
+    uint64_t seen; /* the highest ticket in the queue, or number of a vote or
+                      COMMIT, so far: a new ticket must be higher */
 
     uint8_t ended_count;
     uint8_t ended_next; /* where the next one is stored */

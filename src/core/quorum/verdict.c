@@ -299,8 +299,10 @@ static struct hf_verdict read_holder(const struct hf_reports *reports,
     };
 }
 
-/* After its END, the copies of a claim only become fewer, so a key that was
- * read as free is not read as held by the same grant again. */
+/* Once a majority of masters has ended a claim, they refuse its late messages,
+ * and no read that starts afterwards names it. Before that, a delayed COMMIT may
+ * still add a copy, so of two reads during a release, the first may return
+ * "free" and the second "held"; see "Reads" in model/quorum/README.md. */
 struct hf_verdict hf_verdict_read(const struct hf_reports *reports)
 {
     unsigned silent = reports->quorum.masters - hf_reports_count(reports);

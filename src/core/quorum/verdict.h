@@ -1,8 +1,8 @@
 /* verdict.h - which claim may hold a key, given what some masters report.
  *
- * A majority of reports suffices: whoever holds the key, one of them shows it.
- * The reverse does not hold: a claim that is named may have failed to get the
- * key, but nobody can exclude that it got it. */
+ * The reports of a majority suffice, because at least one of them shows the
+ * claim that holds the key. hf_verdict_of() errs on the safe side: it may name a
+ * claim that was never granted the key, if the reports do not rule that out. */
 #ifndef HF_CORE_QUORUM_VERDICT_H
 #define HF_CORE_QUORUM_VERDICT_H
 

@@ -42,8 +42,12 @@ static bool is_forbidden(const char *text)
 }
 
 /* The server refuses a command before the command has changed anything, so an
- * error reply does not leave the command in doubt. The exception is UNBLOCKED,
- * which ends a command that was blocked when the server became a replica. */
+ * error reply does not leave the command in doubt. The exceptions:
+ *   - UNBLOCKED ends a command that was blocked when the server became a
+ *     replica;
+ *   - Redis does not roll back a script. If a later command of the script may
+ *     not be executed (NOPERM), or finds a key of another type (WRONGTYPE), the
+ *     earlier ones have had their effect. */
 enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
                                         const redisReply *reply)
 {
