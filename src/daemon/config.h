@@ -14,9 +14,9 @@
  * that ports, times and table_mib can be changed with an editor while the node
  * is stopped. The ids cannot be changed.
  *
- * That was a node of raft:. A master of quorum: has the line "mode quorum", no
- * times and no members: those are in the file "master" (master_file.h), because
- * they change together with others at all members. */
+ * This is the file of a node of raft:. A master of quorum: has the line "mode
+ * quorum", no times and no members: those are in the file "master"
+ * (master_file.h), because all members change them together. */
 #ifndef HF_DAEMON_CONFIG_H
 #define HF_DAEMON_CONFIG_H
 
@@ -69,8 +69,9 @@ bool hf_config_split_member(char *text, const char *separators, uint64_t *id,
                             char **peer, char **client);
 
 /* Add a member; config->members stays in order of ids. `peer` is NULL for a
- * member without such an address. Returns HF_EINVAL if the is 0 or given twice, or an address is malformed or not a loopback address,
- * and HF_ELIMIT if there are HF_RAFT_VOTERS_MAX members already. */
+ * member without such an address. Returns HF_EINVAL if the id is 0 or given
+ * twice, or if an address is malformed or not a loopback address, and HF_ELIMIT
+ * if there are HF_RAFT_VOTERS_MAX members already. */
 enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
                           const char *peer, const char *client,
                           struct hf_error *error);
@@ -79,10 +80,10 @@ enum hf_err hf_config_add(struct hf_config *config, uint64_t id,
 const struct hf_config_member *hf_config_find(const struct hf_config *config,
                                               uint64_t id);
 
-/* Returns HF_EINVAL if config->node is not a member, two addresses are equal,
- * a member has a peer address or not, unlike its mode, or a time or table_mib is
- * out of range. A quorum may have no members: those of its file are added
- * later. */
+/* Returns HF_EINVAL if config->node is not a member, two addresses are equal, a
+ * member lacks a peer address in mode raft or has one in mode quorum, or a time
+ * or table_mib is out of range. In mode quorum, the list of members may be
+ * empty, because the caller reads them from another file later. */
 enum hf_err hf_config_check(const struct hf_config *config,
                             struct hf_error *error);
 

@@ -125,7 +125,7 @@ static void finish_plain_claim(struct hf_conn_claim *claim)
 
     claim->state = CLAIM_IDLE;
     claim->is_due = false;
-    /* A client that waits may be silent. */
+    /* A client may be silent while it waits: count its idle time from here. */
     conn->serve.active_at = hf_conn_now(conn);
     hf_heap_drop(&conn->clients->waits, &claim->timer);
     drop_command(claim);

@@ -109,9 +109,9 @@ void hf_node_on_peer_up(struct hf_node *node, uint64_t id, uint64_t link);
 void hf_node_on_peer_down(struct hf_node *node, uint64_t id, bool refused);
 
 /* An incoming connection, the link `id`, was opened, has received bytes, or was
- * closed. The node closes links that send no HELLO within HF_NODE_HELLO_MS; as
- * the leader, links that are silent for HF_NODE_SILENT_MS; and one link if a new one would be more than HF_NODE_LINKS_MAX, first those
- * without a HELLO. */
+ * closed. The node closes links that send no HELLO within HF_NODE_HELLO_MS and,
+ * as the leader, links that are silent for HF_NODE_SILENT_MS. If there would be
+ * more than HF_NODE_LINKS_MAX, it closes one, preferably without a HELLO. */
 void hf_node_on_link_open(struct hf_node *node, uint64_t id);
 void hf_node_on_link_data(struct hf_node *node, uint64_t id, const void *bytes,
                           size_t size);

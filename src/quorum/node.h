@@ -41,8 +41,8 @@ struct hf_quorum_node_opts {
 };
 
 /* The services of the shell. None of them calls the node. `conn` is the number
- * of a connection, which the shell chooses; 0 is not used, and no number is used
- * again. */
+ * of a connection, which the shell chooses; 0 is not used, and no number is
+ * used again. */
 struct hf_quorum_node_ops {
     void (*send_client)(void *arg, uint64_t conn, const void *bytes,
                         size_t size);
@@ -102,7 +102,7 @@ hf_time hf_quorum_node_deadline(const struct hf_quorum_node *node);
 /* ---- Status -------------------------------------------------------------*/
 
 struct hf_quorum_node_status {
-    uint32_t quiet_ms;    /* for so long, the master decides nothing */
+    uint32_t quiet_ms;    /* until the master decides again; 0: now */
     uint64_t mark;        /* durable */
     bool mark_failed;     /* the file could not be written, and still is not */
     uint64_t mark_writes; /* since the start, also those that failed */

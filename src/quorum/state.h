@@ -46,7 +46,7 @@ struct hf_quorum_node {
     /* Events */
     struct hf_history history;
     uint64_t index;                          /* of the newest event */
-    const struct hf_quorum_request *request; /* that is executed; may be NULL */
+    const struct hf_quorum_request *request; /* being executed, or NULL */
     struct hf_quorum_view before;            /* the record that changes next */
     struct hf_dlist watching;                /* connections with watches */
     size_t watch_bytes;                      /* of all watches */

@@ -70,8 +70,8 @@ void hf_serve_conn_set_streaming(struct hf_serve_conn *conn);
 bool hf_serve_conn_has_room(const struct hf_serve_conn *conn);
 
 /* Returns true if there is room for the reply to another request of a MUX
- * connection. It has more room than what is streamed, so that this does not
- * delay a request. */
+ * connection. The limit is higher than that for lists and events, so that these
+ * do not delay requests. */
 bool hf_serve_conn_has_reply_room(const struct hf_serve_conn *conn);
 
 /* ---- For the server -----------------------------------------------------*/

@@ -325,8 +325,9 @@ static void kill_init_at_every(enum hf_fault fault)
     }
 }
 
-/* A directory that was not completely initialised does not start, and can be
- * initialised again; one that was, starts, and cannot. */
+/* With an incomplete directory, a node does not start, and the directory can be
+ * initialised again. With a complete one, the node starts, and --init is
+ * refused. */
 static void a_killed_init_leaves_no_half_member(void **state)
 {
     (void)state;

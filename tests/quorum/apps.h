@@ -80,7 +80,7 @@ struct sim_apps {
     uint64_t tokens[SIM_KEYS_MAX];
     struct {
         hf_time at;     /* 0: no release since the last grant */
-        uint64_t order; /* claims that were queued before are handed the key */
+        uint64_t order; /* claims queued before this count as handed over */
     } released[SIM_KEYS_MAX];
     struct sim_ended ended[SIM_ENDED_MAX];
     unsigned ended_count;

@@ -71,8 +71,8 @@ struct sim_quorum {
     struct hf_dlist conns;
     uint64_t connections;
     uint32_t delay_min_ms, delay_max_ms; /* of messages */
-    uint32_t late_ms; /* requests of broken connections are late, at most */
-    uint32_t mark_ms; /* writing a mark takes no longer */
+    uint32_t late_ms; /* maximum delay of requests of a broken connection */
+    uint32_t mark_ms; /* maximum time to write a mark */
     uint64_t trace;   /* a hash of what was delivered */
     uint64_t requests, crashes, breaks;
 
@@ -85,7 +85,7 @@ struct sim_quorum_opts {
     uint64_t seed;
     unsigned masters;
     unsigned clients;
-    bool drift; /* clocks run at other rates, within 1 % */
+    bool drift; /* clocks run at different rates, within 1 % */
 };
 
 void sim_quorum_init(struct sim_quorum *quorum,

@@ -570,8 +570,8 @@ static void the_last_reply_may_show_that_the_key_is_free(void **state)
     (void)take_request(HF_QUORUM_PREPARE);
 }
 
-/* It is first in the queue of a master that was released, but its number is too
- * low there. The other masters have given votes to other claims. */
+/* The claim is first in the queue of a master where the key is free, but its
+ * number is too low there. The other masters have voted for other claims. */
 static void a_low_number_at_a_free_master_is_raised(void **state)
 {
     (void)state;
@@ -584,7 +584,7 @@ static void a_low_number_at_a_free_master_is_raised(void **state)
     assert_int_equal(take_request(HF_QUORUM_ASK)->number, 10);
 }
 
-/* It changes nothing: the claim has had the vote of one master for long. */
+/* A vote in a late reply to the ASK is no news: the claim goes on waiting. */
 static void a_late_vote_is_not_a_pushed_one(void **state)
 {
     (void)state;
@@ -1400,8 +1400,8 @@ static void an_end_names_the_highest_number_and_ballot(void **state)
     assert_int_equal(one.c->state, HF_COORDINATOR_DONE);
 }
 
-/* End a claim that is held; the masters reply in this order. `awaits_third`: the
- * first two replies do not decide. */
+/* End a claim that is held; the masters reply in this order. `awaits_third`:
+ * the first two replies do not decide. */
 static struct hf_coordinator_event end_finds(enum hf_quorum_end first,
                                              enum hf_quorum_end second,
                                              enum hf_quorum_end third,

@@ -585,7 +585,8 @@ static void a_renewal_extends_the_lease_and_never_shortens_it(void **state)
     assert_int_equal(one_report(&one).state, HF_REPORT_EXPIRED);
 }
 
-/* A claim that was promised a number since has seen the lease. */
+/* A claim that is promised a number while the key is held sees the lease in the
+ * report, so the promise need not stop the renewal. */
 static void a_renewal_of_a_lease_ignores_promises(void **state)
 {
     (void)state;

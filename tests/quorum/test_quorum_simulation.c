@@ -41,8 +41,8 @@ struct plan {
     unsigned keys;
     uint64_t faults;
     uint32_t fault_ms; /* a fault about this often */
-    uint32_t late_ms;  /* requests of broken connections may be so late */
-    bool drift;        /* clocks run at other rates, within 1 % */
+    uint32_t late_ms;  /* maximum delay of requests of a broken connection */
+    bool drift;        /* clocks run at different rates, within 1 % */
 };
 
 struct faults {

@@ -244,7 +244,7 @@ static void on_start(void *arg, struct sim_node *node)
     node_checks_on_start(&world.checks, node);
 }
 
-/* A node whose disk fails has stopped. */
+/* A node stops by itself when its disk fails: let its process end, too. */
 static void on_turn(void *arg, struct sim_node *node)
 {
     (void)arg;

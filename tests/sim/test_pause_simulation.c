@@ -1,10 +1,10 @@
-/* test_pause_simulation.c - nodes that stand still, one after the other, as
- * after SIGSTOP or on a machine that is overloaded. A majority always runs, so
- * it must have a leader again after a few elections; and once all nodes run,
- * all of them must name the same one.
+/* test_pause_simulation.c - nodes that are paused, one after the other, as by
+ * SIGSTOP or on an overloaded machine. A majority always runs, so it must have
+ * a leader again after a few elections; and once all nodes run, all of them
+ * must name the same leader.
  *
- * A node that stands still accepts connections, and its peers may give one up
- * and make another one several times before it reads anything.
+ * The kernel accepts connections for a paused node, so its peers may connect,
+ * time out and reconnect several times before the node reads anything.
  *
  * seeds.h says how to run many seeds, and how to replay one. HF_UNTIL is in
  * thousandths of a pause. */

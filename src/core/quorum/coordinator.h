@@ -49,7 +49,8 @@ enum hf_coordinator_event_kind {
     HF_COORDINATOR_MISMATCH, /* the value is not the expected one */
     HF_COORDINATOR_FORCED,   /* an operator has broken the lock: it is held
                                 until its lease expires */
-    HF_COORDINATOR_LOST,     /* another claim may hold the key, or nobody */
+    HF_COORDINATOR_LOST,     /* a majority no longer has the lease: another
+                                claim may hold the key */
     HF_COORDINATOR_REFUSED,  /* `err`: HF_ELIMIT, HF_ENOMEM or HF_EINVAL for a
                                 limit of the masters, HF_ECANCELED if the claim
                                 was ended elsewhere. A lock is withdrawn, a

@@ -166,8 +166,8 @@ enum hf_err hf_coordinator_update(struct hf_coordinator *c, hf_time now,
     c->has_expected = expected != NULL;
     c->wants_update = true;
     c->update_ballot = 0;
-    /* If an update that was abandoned is in progress, its replies must not count
-     * for this one. */
+    /* If an update that was abandoned is in progress, its replies must not
+     * count for this one. */
     if (c->state == HF_COORDINATOR_HOLD ||
         (c->state != HF_COORDINATOR_RENEW && c->purpose == HF_PURPOSE_UPDATE))
         hf_coordinator_hold(c, now);
@@ -179,8 +179,8 @@ void hf_coordinator_abandon_update(struct hf_coordinator *c)
     c->wants_update = false;
 }
 
-/* If an earlier COMMIT of this update has reached a master, its value is the new
- * one. */
+/* The value also matches if it is the new one, and a COMMIT of this update has
+ * written it: an earlier attempt may have reached some masters. */
 static bool matches_expected(const struct hf_coordinator *c)
 {
     struct hf_bytes shown = hf_claim_copy_data(&c->shown).value;
@@ -348,8 +348,8 @@ static bool was_held(const struct hf_coordinator *c)
     return c->common->quorum.masters - others >= c->common->quorum.majority;
 }
 
-/* As soon as one master has released the claim, another claim may get the key at
- * the other masters, before this END arrives there. */
+/* As soon as one master has released the claim, another claim may get the key
+ * at the other masters, before this END arrives there. */
 static bool was_released(const struct hf_coordinator *c)
 {
     return count_released(c) > 0 && count_end(c, HF_QUORUM_END_BROKEN) == 0;

@@ -65,7 +65,9 @@ static hf_time vote_base(const struct hf_coordinator *c,
     return sent != HF_NEVER ? sent : c->number_sent;
 }
 
-/* The earliest base of the votes. */
+/* Set `sent` and `age_ms` of the event from the vote whose lease may have
+ * started first: the grant is valid only while none of its leases has
+ * expired. */
 static void set_vote_base(const struct hf_coordinator *c,
                           struct hf_coordinator_event *event)
 {
@@ -86,7 +88,8 @@ static void set_vote_base(const struct hf_coordinator *c,
     }
 }
 
-/* By votes, which are leases then, or by OKs to a COMMIT. */
+/* Report the grant. In state ASK, a fast quorum of votes has granted the key,
+ * so each vote counts as a lease; in state COMMIT, a majority of OKs has. */
 static void grant_key(struct hf_coordinator *c)
 {
     struct hf_coordinator_event event = {
@@ -227,8 +230,8 @@ static void report_refusal(struct hf_coordinator *c, hf_time now)
     hf_coordinator_end_quietly(c, now);
 }
 
-/* Returns true if this claim may take the key: nobody else can hold it. A COMMIT
- * of this claim that reached too few masters is no obstacle. */
+/* Returns true if this claim may take the key: nobody else can hold it. A
+ * COMMIT of this claim that reached too few masters is no obstacle. */
 static bool may_take(const struct hf_coordinator *c,
                      const struct hf_verdict *verdict)
 {
@@ -281,10 +284,10 @@ static bool is_alone(const struct hf_coordinator *c)
     return true;
 }
 
-/* Returns true if nobody can hold the key, and this claim should take it: it
- * wins a split, or another claim has failed with a vote. If claims wait, an old
- * vote may be that of a live one, to which the masters are handing the key over;
- * then the key must have been free at the last ASK, too. */
+/* Called if nobody can hold the key. Returns true if this claim should take it:
+ * it wins a split, or a claim that has a vote has probably failed. If other
+ * claims wait, the old vote may belong to a live one, to which the masters are
+ * handing the key over; so the key must have been free at the last ASK, too. */
 static bool can_take_over(const struct hf_coordinator *c, unsigned votes)
 {
     return wins_split(c, votes) ||
@@ -350,9 +353,9 @@ void hf_coordinator_decide_ask(struct hf_coordinator *c, hf_time now, bool last)
         decide_without_more(c, now, votes);
 }
 
-/* A master has given the vote to the claim, which waits, or its number has
- * become too low. If that was pushed, what the other masters reported earlier is
- * out of date, but votes stay. */
+/* The claim waits, and a master has given it the vote, or reports that its
+ * number has become too low. If the vote was pushed, the key was freed since
+ * the last ASK, so the replies to that ASK are out of date, except votes. */
 void hf_coordinator_on_push(struct hf_coordinator *c, hf_time now,
                             const struct hf_quorum_reply *reply)
 {

@@ -6,24 +6,25 @@
  * client, sends requests to all masters and decides by their replies. A master
  * (master.h) decides only for itself. There is no leader and no log.
  *
- * For each key this is Paxos. The *number* of a request takes the part of a
- * Paxos ballot: numbers are compared alone and strictly, and a master that has
- * *promised* a number to one claim accepts no lower one, nor the same one from
- * another claim. The number under which a claim was granted is its token.
+ * For each key this is Paxos. The *number* of a request is the Paxos ballot. It
+ * does not contain the id of its claim, so two claims may use the same one: a
+ * master that has *promised* a number to one claim accepts no lower number, nor
+ * the same one from another claim. The number under which a claim was granted
+ * is its token.
  *
  *     ASK      promise and provisional acceptance in one: the master gives its
- *              *vote*, or queues the claim. `fast` votes of a fast quorum are a
- *              grant, which takes one round trip. Otherwise, a majority of votes
+ *              *vote*, or queues the claim. A fast quorum of `fast` votes is
+ *              a grant, after one round trip. Otherwise, a majority of votes
  *              allows a COMMIT.
  *     PREPARE  promise, and report what is known: phase 1 of Paxos
- *     COMMIT   hold the lease: phase 2 of Paxos. Also repairs a lease that some
- *              masters lack, or changes its value, with a new number and the old
- *              token
+ *     COMMIT   hold the lease: phase 2 of Paxos. With a new number and the old
+ *              token, it repairs a lease that some masters lack, or changes its
+ *              value.
  *     RENEW    extend a lease in place; it never creates one
  *     END      release, or withdraw; leaves a trace, so that late messages of
  *              the claim have no effect
  *     READ     report what is known
- *     FORCE    an operator breaks a lock, which he names by its token
+ *     FORCE    break the lock with this token, for an operator
  *
  * Any request may be lost, late or repeated. A repeated request gets the same
  * reply and changes nothing.
@@ -133,7 +134,7 @@ enum hf_quorum_reply_kind {
 
 /* What an END has found. */
 enum hf_quorum_end {
-    HF_QUORUM_END_NOTHING, /* the claim did not hold the key, or not any more */
+    HF_QUORUM_END_NOTHING, /* the claim did not hold the key, or no longer */
     HF_QUORUM_END_BROKEN,  /* it was ended before: withdrawn, or by an
                               operator */
     HF_QUORUM_END_RELEASED, /* it held the key, or had the vote */
@@ -192,7 +193,7 @@ struct hf_quorum_reply {
                           before it gave the vote; 0: unknown */
     uint32_t age_ms;   /* VOTE: from that ASK to the vote */
     uint32_t position; /* BUSY: from 1; 0: not queued */
-    uint32_t quiet_ms; /* QUIET: for so long */
+    uint32_t quiet_ms; /* QUIET: how much longer */
     enum hf_quorum_end end; /* ENDED, in reply to END */
     struct hf_report report;
 };

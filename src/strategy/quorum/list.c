@@ -1,7 +1,8 @@
 /* list.c - LIST: the lists of the masters, merged.
  *
- * Each master lists what it knows by itself. A key is held if so many masters
- * show it with the same token that they can be part of a majority. */
+ * Each master lists the keys that it knows of. A key counts as held if,
+ * together with the masters that have not replied, those that show it with the
+ * same token may be a majority. */
 #include <stdlib.h>
 
 #include "strategy/quorum/quorum.h"
