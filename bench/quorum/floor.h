@@ -3,7 +3,8 @@
  *
  * Three processes answer each request at once and remember nothing. A client
  * sends a request to all of them, and waits for two or three answers. There are
- * no locks, leases, ballots or queues. A request and an answer have 16 bytes. */
+ * no locks, leases, ballots or queues. A request and an answer have 16
+ * bytes. */
 #ifndef BENCH_QUORUM_FLOOR_H
 #define BENCH_QUORUM_FLOOR_H
 

@@ -124,7 +124,8 @@
 
 #define HF_CLIENTS_MAX 16384 /* client connections of one node */
 
-/* Beyond this many of at most `max` connections, a leader sends clients away. */
+/* Beyond this many of at most `max` connections, a leader sends clients
+ * away. */
 #define HF_CLIENTS_FULL(max) ((max) - (max) / 16)
 
 /* Limits of one client connection. It is closed if it exceeds OUTPUT_MAX,

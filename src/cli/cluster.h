@@ -86,19 +86,19 @@ void cluster_path(const struct cluster *cluster, const char *name,
 void cluster_node_path(const struct cluster *cluster, unsigned id,
                        const char *suffix, char path[PATH_MAX]);
 
-/* Returns the URL "raft://127.0.0.1:20012,..." or "quorum://127.0.0.1:20011,...",
- * which the caller frees. */
+/* Returns the URL "raft://127.0.0.1:20012,..." or
+ * "quorum://127.0.0.1:20011,...", which the caller frees. */
 char *cluster_url(const struct cluster *cluster);
 
-/* Report that something cannot be done with `path`, because of errno. Returns the
- * exit status. */
+/* Report that something cannot be done with `path`, because of errno. Returns
+ * the exit status. */
 int cluster_fail_path(const struct args *args, const char *path,
                       const char *what);
 
 /* ---- cluster_create.c: a new cluster ------------------------------------*/
 
-/* Choose an id for the cluster, and free ports for `count` nodes. cluster->mode is
- * set. */
+/* Choose an id for the cluster, and free ports for `count` nodes. cluster->mode
+ * is set. */
 int cluster_choose(struct cluster *cluster, const struct args *args,
                    size_t count);
 
@@ -181,8 +181,8 @@ enum cluster_answer {
 enum cluster_answer cluster_try_lock(const struct cluster *cluster,
                                      char text[CLUSTER_TEXT]);
 
-/* Returns true if every node answers, and has found a leader if it is a node of a
- * raft cluster. Sets `down` of the nodes that do not. */
+/* Returns true if every node answers, and has found a leader if it is a node of
+ * a raft cluster. Sets `down` of the nodes that do not. */
 bool cluster_ping(struct cluster *cluster);
 
 /* ---- cluster_masters.c: whether the masters of a quorum decide ----------*/
@@ -192,8 +192,8 @@ bool cluster_ping(struct cluster *cluster);
 bool cluster_ask_master(struct cluster_node *node, const char **why);
 
 /* Ask the masters that are not down. Returns CLUSTER_GRANTS if a majority has
- * answered, quiet or not. Otherwise, after a minute, returns CLUSTER_SILENT, and
- * `text` is the reason. */
+ * answered, quiet or not. Otherwise, after a minute, returns CLUSTER_SILENT,
+ * and `text` is the reason. */
 enum cluster_answer cluster_try_masters(struct cluster *cluster,
                                         char text[CLUSTER_TEXT]);
 

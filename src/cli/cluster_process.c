@@ -233,9 +233,9 @@ void cluster_explain(const struct cluster *cluster, struct cluster_node *node,
     (void)snprintf(node->down, CLUSTER_TEXT, "has stopped: %s", line);
 }
 
-/* A node whose directory is missing has forgotten its votes, so it must not come
- * back as the same member. If some of its files are missing, holdfastd reports
- * which. */
+/* A node whose directory is missing has forgotten its votes, so it must not
+ * come back as the same member. If some of its files are missing, holdfastd
+ * reports which. */
 static bool has_directory(const struct cluster *cluster, unsigned id)
 {
     bool is_master = cluster->mode == CLUSTER_QUORUM;
@@ -282,7 +282,8 @@ static bool is_foreign(const struct cluster *cluster, unsigned id)
     return number != id;
 }
 
-/* Two directories of one node, used in turn, would forget each other's votes. */
+/* Two directories of one node, used in turn, would forget each other's
+ * votes. */
 static void report_foreign(const struct cluster *cluster,
                            struct cluster_node *node)
 {

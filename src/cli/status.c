@@ -86,7 +86,8 @@ static int read_cluster(struct status_view *view, const struct args *args)
 }
 
 /* Find the nodes: those of the URL on the command line, else of --dir, else of
- * HOLDFAST_URL if that is the URL of a cluster, else of the default directory. */
+ * HOLDFAST_URL if that is the URL of a cluster, else of the default
+ * directory. */
 static int find_nodes(struct status_view *view, struct args *args)
 {
     if (args->word_count > 0 && args->url)

@@ -355,9 +355,10 @@ static bool is_final_error(enum hf_err err)
     return err == HF_EPROTO || err == HF_EINVAL;
 }
 
-/* A copy of the LOCK was refused with `err`, but an earlier copy is in doubt. It
- * may have been executed, or may still arrive: the server keeps no result for
- * errors such as HF_ENOMEM, so it would execute that copy as a new command. */
+/* A copy of the LOCK was refused with `err`, but an earlier copy is in doubt.
+ * It may have been executed, or may still arrive: the server keeps no result
+ * for errors such as HF_ENOMEM, so it would execute that copy as a new
+ * command. */
 static void withdraw_refused(struct hf_lock *lock, enum hf_err err,
                              const char *cause)
 {

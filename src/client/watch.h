@@ -59,8 +59,9 @@ enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
 /* Send WATCH, READ or UNWATCH. The call must not be open. */
 void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind);
 
-/* Complete the opening of a watch, or a wait, with `err`. The watch ends, unless
- * it is an HF_WATCH_EVENTS watch and `err` is HF_OK. `cause` may be NULL. */
+/* Complete the opening of a watch, or a wait, with `err`. The watch ends,
+ * unless it is an HF_WATCH_EVENTS watch and `err` is HF_OK. `cause` may be
+ * NULL. */
 void hf_watch_answer(struct hf_watch *watch, enum hf_err err,
                      const char *cause);
 

@@ -144,8 +144,8 @@ static enum hf_err open_daemon(struct hf_daemon *daemon, struct hf_error *error)
     return err ? err : hf_daemon_listen(daemon, error);
 }
 
-/* A standard descriptor must stay open: otherwise it would become that of a file
- * or a client, to which lines for stderr would be written. */
+/* A standard descriptor must stay open: otherwise it would become that of a
+ * file or a client, to which lines for stderr would be written. */
 static void close_ready_fd(int fd)
 {
     int null = fd <= STDERR_FILENO ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;

@@ -5,9 +5,9 @@
  * the node decides and sends. What depends on its mode is behind struct
  * hf_daemon_mode:
  *
- *     raft.c    a node of src/node. In each turn, an upkeep of the log or a part
- *               of a snapshot is started, each in a thread of its own (jobs.c),
- *               and the log is flushed (driver.c)
+ *     raft.c    a node of src/node. In each turn, an upkeep of the log or a
+ *               part of a snapshot is started, each in a thread of its own
+ *               (jobs.c), and the log is flushed (driver.c)
  *     quorum.c  a master of src/quorum. A thread writes its file
  *
  * The daemon decides nothing about locks, leaders or the log. */
@@ -168,12 +168,12 @@ int hf_daemon_open_driver(struct hf_daemon *daemon);
 /* Run the loop until all of its handles are closed. Returns HF_ESYSTEM if a
  * thread cannot be started; then nothing has run. */
 enum hf_err hf_daemon_drive(struct hf_daemon *daemon, struct hf_error *error);
-/* Wait for the flush that is running in the other thread, if any, and report its
- * end to the node. */
+/* Wait for the flush that is running in the other thread, if any, and report
+ * its end to the node. */
 void hf_daemon_await_flush(struct hf_daemon *daemon);
 
-/* jobs.c: start the threads that run the jobs of a raft node. Returns HF_ESYSTEM
- * if a thread cannot be started. */
+/* jobs.c: start the threads that run the jobs of a raft node. Returns
+ * HF_ESYSTEM if a thread cannot be started. */
 enum hf_err hf_daemon_open_workers(struct hf_daemon *daemon,
                                    struct hf_error *error);
 /* Wait for the jobs that are running, and end the threads. */

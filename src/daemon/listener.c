@@ -39,7 +39,8 @@ static void refuse_connection(struct hf_listener *listener, int fd)
 }
 
 /* Accept a connection with the spare descriptor and refuse it, so that
- * its client tries another node at once. Returns false if that is impossible. */
+ * its client tries another node at once. Returns false if that is
+ * impossible. */
 static bool refuse_one(struct hf_listener *listener)
 {
     int fd;

@@ -41,7 +41,8 @@ struct hf_listener {
 };
 
 /* Listen at `address`. The caller has set `streams`, `kind`, `on_accept`,
- * `on_refused`, `refusal`, `arg` and `max`. Returns HF_EUNAVAIL if the address is in use, or HF_ESYSTEM. */
+ * `on_refused`, `refusal`, `arg` and `max`. Returns HF_EUNAVAIL if the address
+ * is in use, or HF_ESYSTEM. */
 enum hf_err hf_listener_open(struct hf_listener *listener,
                              const struct hf_address *address,
                              struct hf_error *error);

@@ -41,8 +41,8 @@ enum hf_err hf_master_file_open(struct hf_members_file *file,
                                 struct hf_error *error);
 
 /* Replace the file, and make it durable. After a failure, the old file or the
- * new one is there. Blocks. Returns HF_ELIMIT if the disk is full, HF_ESYSTEM or
- * HF_ENOMEM. */
+ * new one is there. Blocks. Returns HF_ELIMIT if the disk is full, HF_ESYSTEM
+ * or HF_ENOMEM. */
 enum hf_err hf_master_file_write(const struct hf_members_file *file,
                                  struct hf_disk *disk, struct hf_error *error);
 

@@ -123,8 +123,9 @@ static void announce_incarnation(struct hf_node *node, struct hf_peer *peer)
         begin_frame(node, peer);
 }
 
-/* If memory was short, all output of this turn is lost. Its other senders repeat
- * themselves, but the leader may lack a session that was attached here. */
+/* If memory was short, all output of this turn is lost. Its other senders
+ * repeat themselves, but the leader may lack a session that was attached
+ * here. */
 static void flush_peer(struct hf_node *node, struct hf_peer *peer)
 {
     peer->was_appended = false;

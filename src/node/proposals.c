@@ -122,8 +122,8 @@ static struct hf_proposal *new_proposal(uint64_t origin,
 }
 
 /* The version of the table may be about to rise: until this leader has applied
- * an entry of its own term, it may lack entries that are committed. Let `origin`
- * send the command again later. */
+ * an entry of its own term, it may lack entries that are committed. Let
+ * `origin` send the command again later. */
 static void put_off_command(struct hf_node *node, uint64_t origin,
                             uint64_t number)
 {

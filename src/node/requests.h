@@ -114,8 +114,8 @@ void hf_requests_answer(struct hf_node *node, uint64_t number,
 void hf_requests_on_reply(struct hf_node *node, uint64_t number,
                           const struct hf_node_outcome *outcome);
 
-/* A node to which the command `number` was sent does not lead, or cannot take it
- * yet: the request, unless it has ended, is sent again later. */
+/* A node to which the command `number` was sent does not lead, or cannot take
+ * it yet: the request, unless it has ended, is sent again later. */
 void hf_requests_on_refused(struct hf_node *node, uint64_t number);
 
 /* End requests whose deadline has passed, and run `done` of all requests that

@@ -1,8 +1,8 @@
 /* list.c - LIST: the keys that this master shows as held, in pages.
  *
- * A list visits the records in order of their creation, in parts, and only while
- * the connection has room for output. So a long list delays no other client, and
- * a client that does not read its list takes little memory. */
+ * A list visits the records in order of their creation, in parts, and only
+ * while the connection has room for output. So a long list delays no other
+ * client, and a client that does not read its list takes little memory. */
 #include <stdlib.h>
 
 #include "base/assert.h"

@@ -10,7 +10,8 @@
 
 /* ---- The master ---------------------------------------------------------*/
 
-/* A push that is lost with its connection does no harm: the claim asks again. */
+/* A push that is lost with its connection does no harm: the claim asks
+ * again. */
 static void on_push(void *arg, uint64_t number, const struct hf_claim_id *id,
                     const struct hf_quorum_reply *reply)
 {

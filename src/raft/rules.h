@@ -78,12 +78,12 @@ void hf_rules_set_snapshot_timeout(struct raft *raft, uint32_t election_ms);
 bool hf_rules_may_time_out(const struct raft *raft, bool is_durable);
 void hf_rules_begin_wait(struct raft *raft, hf_time now, hf_time stored_ms);
 
-/* Rule 17. Count a vote of the current term that arrives after its candidate has
- * returned to the pre-vote (rule 8): nobody can take it back, but the library
- * ignores it. Without this, nobody is elected while voters need longer than the
- * candidate's timeout to store their votes. `granted` are the voters whose votes
- * of this term have arrived so far, a bit for each of `members`; the grants of
- * the pre-vote, which are no votes, are dropped. */
+/* Rule 17. Count a vote of the current term that arrives after its candidate
+ * has returned to the pre-vote (rule 8): nobody can take it back, but the
+ * library ignores it. Without this, nobody is elected while voters need longer
+ * than the candidate's timeout to store their votes. `granted` are the voters
+ * whose votes of this term have arrived so far, a bit for each of `members`;
+ * the grants of the pre-vote, which are no votes, are dropped. */
 void hf_rules_take_late_vote(struct raft *raft,
                              const struct hf_membership *members,
                              uint32_t granted);

@@ -1,8 +1,8 @@
 /* waker.h - wake the thread that drives a client.
  *
  * hf_host_ops.post returns a waker. The caller wakes it once it has unlocked
- * the mutexes that the woken thread will lock. By then the client may be freed, so wakers
- * are reference-counted. Any thread may call these functions. */
+ * the mutexes that the woken thread will lock. By then the client may be freed,
+ * so wakers are reference-counted. Any thread may call these functions. */
 #ifndef HF_STRATEGY_WAKER_H
 #define HF_STRATEGY_WAKER_H
 

@@ -137,7 +137,8 @@ static void increment(struct cell *cell, struct hf_lock *lock)
 
 /* With the long ttl, each call must succeed, however often the leader changes.
  * A short ttl may pass while there is no leader. Masters of a quorum may forget
- * a lock; then nothing shows whether a lost copy of its release was executed. */
+ * a lock; then nothing shows whether a lost copy of its release was
+ * executed. */
 static bool may_be_released(enum hf_err err, const struct hf_lock_opts *opts)
 {
     if (err == HF_EINDOUBT)

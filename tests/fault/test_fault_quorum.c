@@ -1,6 +1,6 @@
 /* Masters of a quorum that are killed, started again and stopped, and clients
- * that are killed. Nothing that was acknowledged is lost while a majority of the
- * masters runs and is not quiet. */
+ * that are killed. Nothing that was acknowledged is lost while a majority of
+ * the masters runs and is not quiet. */
 #include <signal.h>
 #include <stdlib.h>
 

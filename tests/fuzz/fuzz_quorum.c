@@ -1,9 +1,9 @@
 /* fuzz_quorum.c - a decoded message of the quorum encodes to the same bytes
  * again, and no sequence of requests breaks a master.
  *
- * For the master, the input is a list of steps: a byte that selects the step and
- * its connection, and the bytes of a request, each member of which is a byte.
- * Requests that cannot be decoded are not sent. */
+ * For the master, the input is a list of steps: a byte that selects the step
+ * and its connection, and the bytes of a request, each member of which is a
+ * byte. Requests that cannot be decoded are not sent. */
 #include <stdlib.h>
 
 #include "core/quorum/master.h"
@@ -89,8 +89,8 @@ static void on_push(void *arg, uint64_t conn, const struct hf_claim_id *id,
 
 static const struct hf_master_ops ops = {.push = on_push};
 
-/* A promise and the numbers of a master never fall, and never exceed the mark. A
- * free key has no first claim with a number that is high enough. */
+/* A promise and the numbers of a master never fall, and never exceed the mark.
+ * A free key has no first claim with a number that is high enough. */
 static void check_master(struct run *run)
 {
     for (unsigned i = 0; i < KEYS; i++) {

@@ -9,9 +9,9 @@ int hf_test_listen(int *port);
 /* Connect to `port`. Returns the socket, or -1. */
 int hf_test_connect(int port);
 
-/* A free port for a server that will be started, and perhaps stopped and started
- * again. No other test gets the same port while this process runs. Returns 0 if
- * no port is free. */
+/* A free port for a server that will be started, and perhaps stopped and
+ * started again. No other test gets the same port while this process runs.
+ * Returns 0 if no port is free. */
 int hf_test_free_port(void);
 
 #endif

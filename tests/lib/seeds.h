@@ -43,8 +43,8 @@ struct hf_seeds_done {
 struct hf_seeds_done hf_seeds_run(const struct hf_seeds *seeds);
 
 /* The case "a_seed_reproduces_its_trace" of a simulation: it runs each of
- * `seeds`, a `const struct hf_seeds *`, twice. Both runs of a seed must have the
- * same hash, and the first two seeds different ones. */
+ * `seeds`, a `const struct hf_seeds *`, twice. Both runs of a seed must have
+ * the same hash, and the first two seeds different ones. */
 #define HF_SEEDS_REPRODUCED(seeds)                                             \
     cmocka_unit_test_prestate_setup_teardown(                                  \
         a_seed_reproduces_its_trace, NULL, hf_seeds_report, (void *)(seeds))

@@ -162,8 +162,8 @@ static void a_lock_is_handed_over_across_nodes(void **state)
     await_output(2, "*3\r\n$32\r\n" NONCE_B "\r\n:2\r\n:");
 }
 
-/* The client of the second LOCK counts the validity from when it sent that LOCK,
- * so the lease must start after that, too, and last as long as that LOCK
+/* The client of the second LOCK counts the validity from when it sent that
+ * LOCK, so the lease must start after that, too, and last as long as that LOCK
  * wants. */
 static void a_repeated_lock_is_valid_from_its_own_send(void **state)
 {

@@ -62,8 +62,8 @@ static void a_command_of_a_newer_version_is_refused(void **state)
     assert_int_equal(call_wait(&nodes, &call).err, HF_EUNSUPPORTED);
 }
 
-/* After a restart, the table of a leader has an old version until the leader has
- * applied the entry that raised it. */
+/* After a restart, the table of a leader has an old version until the leader
+ * has applied the entry that raised it. */
 static void a_new_leader_does_not_refuse_the_version_of_its_log(void **state)
 {
     struct hf_command open = {.kind = HF_COMMAND_OPEN};

@@ -70,8 +70,8 @@ static void set_usable(struct sim_link *link, bool is_usable)
     link->client->connected(link->client, link->master, is_usable);
 }
 
-/* The master decides nothing yet: do without it until it does. The connection is
- * closed, so that the master forgets claims that end meanwhile. */
+/* The master decides nothing yet: do without it until it does. The connection
+ * is closed, so that the master forgets claims that end meanwhile. */
 static void set_quiet(struct sim_link *link, uint32_t quiet_ms)
 {
     struct sim_schedule *schedule = &link->client->quorum->schedule;

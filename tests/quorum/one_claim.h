@@ -1,5 +1,5 @@
-/* one_claim.h - a coordinator under test: what it sends, its events, and replies
- * that are easy to write, on a clock that the test controls.
+/* one_claim.h - a coordinator under test: what it sends, its events, and
+ * replies that are easy to write, on a clock that the test controls.
  *
  * The claim under test is number 1; a digit names another claim. Masters are
  * numbered from 0. */
@@ -58,8 +58,8 @@ void one_claim_disconnect(struct one_claim *one, unsigned master);
 
 struct hf_claim_id one_claim_id(unsigned claim);
 
-/* Reply to the last request that was sent to `master`. The number and the serial
- * are set, unless they are not 0. */
+/* Reply to the last request that was sent to `master`. A number or
+ * serial that is 0 is set to that of the request. */
 void one_claim_reply(struct one_claim *one, unsigned master,
                      struct hf_quorum_reply reply);
 /* The same without a report. An OK is for the highest ballot of the claim. */

@@ -36,8 +36,8 @@ struct hf_master_opts one_master_opts(void);
 struct hf_nonce one_nonce(unsigned claim);
 struct hf_claim_id one_id(unsigned claim);
 
-/* Requests for the key "k". Their other members have usual values: the ticket is
- * the number, the lease ONE_LEASE_MS, the value the digit of the claim. */
+/* Requests for the key "k". Their other members have usual values: the ticket
+ * is the number, the lease ONE_LEASE_MS, the value the digit of the claim. */
 struct hf_quorum_request one_ask(unsigned claim, uint64_t number);
 struct hf_quorum_request one_wait(unsigned claim, uint64_t number);
 struct hf_quorum_request one_fast(unsigned claim, uint64_t number);

@@ -1,5 +1,5 @@
-/* Races of claims for a key, and clients that die between the phases of a claim,
- * in a simulated quorum without other faults.
+/* Races of claims for a key, and clients that die between the phases of a
+ * claim, in a simulated quorum without other faults.
  *
  *   HF_SEEDS=N             run N seeds per case
  *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case

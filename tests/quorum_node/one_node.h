@@ -1,5 +1,6 @@
 /* one_node.h - a node of a quorum under test: clients, a shell and a clock that
- * the test controls. Requests to the master are those of quorum/one_master.h. */
+ * the test controls. Requests to the master are those of
+ * quorum/one_master.h. */
 #ifndef HF_TESTS_QUORUM_NODE_ONE_NODE_H
 #define HF_TESTS_QUORUM_NODE_ONE_NODE_H
 

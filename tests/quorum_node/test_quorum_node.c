@@ -1,5 +1,5 @@
-/* test_quorum_node.c - a node of a quorum: requests to its master, pushes, marks
- * and restarts. */
+/* test_quorum_node.c - a node of a quorum: requests to its master, pushes,
+ * marks and restarts. */
 #include <stdlib.h>
 #include <string.h>
 

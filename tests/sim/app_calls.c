@@ -193,8 +193,8 @@ static bool may_be_broken(const struct app *app)
 }
 
 /* While a claim waits, it may be granted and expire without the application's
- * knowledge, once for each lease that fits into the wait; and once more if it is
- * broken before it was confirmed. Record that these grants are possible. */
+ * knowledge, once for each lease that fits into the wait; and once more if it
+ * is broken before it was confirmed. Record that these grants are possible. */
 static void record_missed_grants(struct app *app)
 {
     hf_time waited = app_now(app) - app->claimed_at;

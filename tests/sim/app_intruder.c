@@ -1,7 +1,8 @@
 /* app_intruder.c - calls of simulated applications on locks that are not
- * theirs: with a wrong nonce, with an old token, or on a lock that was released.
- * None of them may succeed. That they change nothing shows in the history of
- * the holder, whose lock does not end early, and in the values that are read. */
+ * theirs: with a wrong nonce, with an old token, or on a lock that was
+ * released. None of them may succeed. That they change nothing shows in the
+ * history of the holder, whose lock does not end early, and in the values that
+ * are read. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -182,8 +182,8 @@ void app_observe(struct app *app);
 /* An application was told that the claim neither holds the key nor waits. */
 void apps_end_claim(struct apps *apps, unsigned key, const uint8_t *nonce);
 
-/* Call these after each turn of a node: the first one before the node can crash,
- * the second one if it still runs. */
+/* Call these after each turn of a node: the first one before the node can
+ * crash, the second one if it still runs. */
 void apps_note_commit(struct apps *apps, const struct sim_node *node);
 void apps_check_ended(const struct apps *apps, const struct sim_node *node);
 

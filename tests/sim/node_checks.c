@@ -10,8 +10,8 @@
 /* In a simulation, snapshots are taken every few hundred entries at most, and
  * sessions without a client end after 10 s. A client waits for one key at a
  * time, and has few commands under way. A node that is cut off keeps the
- * requests of its clients until their deadlines; messages to it are queued until
- * the cut ends. */
+ * requests of its clients until their deadlines; messages to it are queued
+ * until the cut ends. */
 #define LOG_MAX 500
 #define SESSIONS_MAX 100
 #define WAITERS_MAX 30

@@ -56,8 +56,8 @@ void node_checks_on_down(struct node_checks *checks, struct sim_node *node);
 
 /* Run until no key is held, and all nodes have applied the same entries. No
  * client may hold or claim a key any more. Grants of clients that died end one
- * after the other: fail if none ends `ms` after the shortest lease of those that
- * are held, or if `ms` after the last one a node still lacks entries. */
+ * after the other: fail if none ends `ms` after the shortest lease of those
+ * that are held, or if `ms` after the last one a node still lacks entries. */
 void node_checks_await_free(struct sim_nodes *nodes, uint32_t ms);
 
 /* Check that all tables are equal. All nodes must run, and must have applied

@@ -27,8 +27,8 @@ void node_durable_note(struct node_durable *durable,
                        const struct sim_node *node);
 
 /* Check that the node, which has just started, has all that was durable.
- * `committed` is the hash of the last entry in its snapshot, as other nodes have
- * applied it. */
+ * `committed` is the hash of the last entry in its snapshot, as other nodes
+ * have applied it. */
 void node_durable_on_start(struct node_durable *durable,
                            const struct sim_node *node, uint64_t committed);
 

@@ -2,7 +2,8 @@
  *
  * A leader closes a session with a CLOSE, which names the highest sequence that
  * the leader knew. It names no sequence that the session has not used, and ends
- * the session unless a later command came first. Nothing else ends a session. */
+ * the session unless a later command came first. Nothing else ends a
+ * session. */
 #ifndef HF_TESTS_SIM_NODE_SESSIONS_H
 #define HF_TESTS_SIM_NODE_SESSIONS_H
 

@@ -2,8 +2,8 @@
  * network, disks and processes fail. checks.h lists what is checked after every
  * step; at the end, faults stop, and the cluster must make progress.
  *
- * seeds.h says how to run many seeds, and how to replay one, which also prints a
- * trace. */
+ * seeds.h says how to run many seeds, and how to replay one, which also prints
+ * a trace. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

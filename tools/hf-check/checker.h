@@ -108,10 +108,10 @@ void hf_checker_report_spans(struct hf_checker *c, enum hf_check_kind kind,
                              struct hf_check_span first_span,
                              struct hf_check_span second_span);
 
-/* Return a copy of `c->h` in which the tokens of grants are their ranks, and all
- * operations that name a grant have its rank. An operation has the same index
- * in both; further operations of unknown result may follow. The caller frees
- * `ops` and `losts`; the copy borrows the rest. */
+/* Return a copy of `c->h` in which the tokens of grants are their ranks, and
+ * all operations that name a grant have its rank. An operation has the same
+ * index in both; further operations of unknown result may follow. The caller
+ * frees `ops` and `losts`; the copy borrows the rest. */
 struct hf_check_history hf_ranks_copy(const struct hf_checker *c);
 
 /* Return when `client` died, or HF_OP_NEVER. */
@@ -128,7 +128,8 @@ void hf_grants_collect(struct hf_checker *c);
 size_t hf_grants_next_key(const struct hf_checker *c, size_t at);
 
 /* Build the grants, spans of validity, unknown locks, busy locks and reads that
- * saw no holder of one key, a range of items. Reports operations that can belong to no grant. */
+ * saw no holder of one key, a range of items. Reports operations that can
+ * belong to no grant. */
 void hf_grants_gather(struct hf_checker *c, size_t at, size_t end);
 
 /* Check promise 3 for the key that was gathered last. */

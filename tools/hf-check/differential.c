@@ -6,10 +6,11 @@
  * Compares the checker (check.h) with the exhaustive search (search.h) on COUNT
  * random histories of about a dozen operations: both must agree whether each is
  * linearizable without its "busy" answers, and without its reads that saw no
- * holder, because the checker does not check these two together. Half of them are correct, and the checker must find no
- * violation of any kind in these; a quarter are damaged, and a quarter are
- * noise. Exit status: 0 they agree, 1 they do not, or a correct history has a
- * violation (the history is printed), 2 usage. */
+ * holder, because the checker does not check these two together. Half of them
+ * are correct, and the checker must find no violation of any kind in these; a
+ * quarter are damaged, and a quarter are noise. Exit status: 0 they agree, 1
+ * they do not, or a correct history has a violation (the history is printed), 2
+ * usage. */
 #include "array.h"
 #include "check.h"
 #include "damage.h"

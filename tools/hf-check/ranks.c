@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright the holdfast authors
  *
- * Histories of services without fencing tokens: replace tokens by ranks. check.h
- * says why the order of the returns is the order of the grants. */
+ * Histories of services without fencing tokens: replace tokens by ranks.
+ * check.h says why the order of the returns is the order of the grants. */
 #include "checker.h"
 
 #include "array.h"

@@ -81,9 +81,9 @@ struct hf_bid *hf_bids_find(const struct hf_bids *bids,
                             const struct hf_record *record,
                             const struct hf_claim_id *id);
 
-/* An ASK with a new serial was received over the connection `conn`: update the bid of its claim,
- * or add one if `bid` is NULL. NULL if memory is exhausted; then nothing has
- * changed. */
+/* An ASK with a new serial was received over the connection `conn`: update the
+ * bid of its claim, or add one if `bid` is NULL. NULL if memory is exhausted;
+ * then nothing has changed. */
 struct hf_bid *hf_bids_ask(struct hf_bids *bids, struct hf_bid *bid,
                            struct hf_record *record, hf_time now, uint64_t conn,
                            const struct hf_quorum_request *request,

@@ -202,9 +202,9 @@ static void push_reply(struct hf_master *master, const struct hf_record *record,
     master->ops->push(master->arg, bid->conn, &bid->id, &reply);
 }
 
-/* If the key is free, give the vote to the first claim that waits. A claim whose
- * number is too low keeps its position, and the key is kept for it while it asks
- * again. */
+/* If the key is free, give the vote to the first claim that waits. A claim
+ * whose number is too low keeps its position, and the key is kept for it while
+ * it asks again. */
 static void pass_on(struct hf_master *master, struct hf_record *record)
 {
     struct hf_bid *bid = hf_record_first(record, master->now);

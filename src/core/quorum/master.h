@@ -96,10 +96,10 @@ void hf_master_report(const struct hf_master *master, struct hf_key key,
 struct hf_record *hf_master_next(const struct hf_master *master,
                                  const struct hf_record *record);
 
-/* The same, while records come and go between the steps: a walk visits, in order
- * of creation, each record that exists all the time, once. End each walk before
- * hf_master_fini(). Each removal of a record looks at all walks, so there should
- * be few. */
+/* The same, while records come and go between the steps: a walk visits, in
+ * order of creation, each record that exists all the time, once. End each walk
+ * before hf_master_fini(). Each removal of a record looks at all walks, so
+ * there should be few. */
 struct hf_master_walk {
     struct hf_dlist link;   /* in master->walks */
     struct hf_record *next; /* NULL: the end */

@@ -79,8 +79,8 @@ bool hf_record_has_ended(const struct hf_record *record,
 bool hf_record_is_holder(const struct hf_record *record,
                          const struct hf_claim_id *id);
 
-/* Returns true if the claim has the lease with this token, or the vote with this
- * number. */
+/* Returns true if the claim has the lease with this token, or the vote with
+ * this number. */
 bool hf_record_has_token(const struct hf_record *record,
                          const struct hf_claim_id *id, uint64_t token);
 
@@ -106,7 +106,8 @@ enum hf_record_ask hf_record_ask(const struct hf_record *record, hf_time now,
                                  const struct hf_claim_id *id,
                                  const struct hf_bid *bid);
 
-/* Give the vote to `bid`, which is in no queue or in the queue of the record. */
+/* Give the vote to `bid`, which is in no queue or in the queue of the
+ * record. */
 void hf_record_vote(struct hf_record *record, hf_time now, struct hf_bid *bid);
 
 /* Put `bid` into the queue, in order of tickets; it may be there already. */
@@ -142,8 +143,8 @@ void hf_record_commit(struct hf_record *record, hf_time now,
                       const struct hf_quorum_request *request,
                       const struct hf_claim_id *id, struct hf_claim_copy *data);
 
-/* `*confirmed` is set to the bid whose vote became a lease, and which the caller
- * frees; otherwise to NULL. */
+/* `*confirmed` is set to the bid whose vote became a lease, and which the
+ * caller frees; otherwise to NULL. */
 enum hf_quorum_reply_kind hf_record_renew(
     struct hf_record *record, hf_time now,
     const struct hf_quorum_request *request, const struct hf_claim_id *id,

@@ -1,8 +1,9 @@
 /* verdict.h - which claim may hold a key, given what some masters report.
  *
  * The reports of a majority suffice, because at least one of them shows the
- * claim that holds the key. hf_verdict_of() errs on the safe side: it may name a
- * claim that was never granted the key, if the reports do not rule that out. */
+ * claim that holds the key. hf_verdict_of() errs on the safe side: it may name
+ * a claim that was never granted the key, if the reports do not rule that
+ * out. */
 #ifndef HF_CORE_QUORUM_VERDICT_H
 #define HF_CORE_QUORUM_VERDICT_H
 
@@ -37,9 +38,9 @@ struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
 
 /* Which claim holds the key? Linearizable if all reports were made after the
  * question. Unlike hf_verdict_of(), a claim that cannot have been granted the
- * key is not named. `source` shows the value that a majority has accepted. It is
- * NULL if an update has reached only some of the masters that have replied, and
- * the others are needed to decide: ask again. */
+ * key is not named. `source` shows the value that a majority has accepted. It
+ * is NULL if an update has reached only some of the masters that have replied,
+ * and the others are needed to decide: ask again. */
 struct hf_verdict hf_verdict_read(const struct hf_reports *reports);
 
 /* The number of reports. */

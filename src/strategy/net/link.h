@@ -9,8 +9,8 @@
  *
  * A process or machine that has stopped does not close its connections, so a
  * silent node is detected by PINGs. While something is awaited from the node,
- * the link is lost after 1.5 seconds without a byte; a PING is sent after half a
- * second, once HELLO was answered. While nothing is awaited, a PING is sent
+ * the link is lost after 1.5 seconds without a byte; a PING is sent after half
+ * a second, once HELLO was answered. While nothing is awaited, a PING is sent
  * after 10 seconds. A PING is also sent if the client has sent nothing for 10
  * seconds, because a node closes the connections of silent clients. */
 #ifndef HF_STRATEGY_NET_LINK_H
@@ -94,8 +94,8 @@ void hf_net_link_expect(struct hf_net_link *link);
 /* Write the requests that were sent in this turn. */
 void hf_net_link_flush(struct hf_net_link *link);
 
-/* Send a PING if it is due, or lose the link if the node has been silent for too
- * long. hf_net_link_deadline() returns when to call this next. */
+/* Send a PING if it is due, or lose the link if the node has been silent for
+ * too long. hf_net_link_deadline() returns when to call this next. */
 void hf_net_link_tick(struct hf_net_link *link);
 hf_time hf_net_link_deadline(const struct hf_net_link *link);
 

@@ -30,8 +30,8 @@ hf_time hf_net_now(const struct hf_net *net);
  * hf_strategy.open this does nothing, because the timer cannot fire. */
 void hf_net_wake_at(struct hf_net *net, hf_time at);
 
-/* Inside hf_strategy.open: wait until an address of the list is known, all names
- * have failed to resolve, or a limit has passed. */
+/* Inside hf_strategy.open: wait until an address of the list is known, all
+ * names have failed to resolve, or a limit has passed. */
 void hf_net_await_names(const struct hf_net *net,
                         const struct hf_net_addresses *addresses);
 

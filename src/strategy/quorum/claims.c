@@ -16,8 +16,8 @@
  * not check its waiters. */
 #define POLL_MS 30000
 
-/* A claim that is held, and of which the client sends nothing more, is forgotten
- * so long after its lease must have expired. */
+/* Forget a claim that is held, and for which the client sends nothing more,
+ * this long after its lease must have expired. */
 #define FORGET_MS 10000
 
 /* Claims whose end a majority has confirmed, and the last masters not yet. More

@@ -1,6 +1,6 @@
-/* connection.h - one connection of raft: a link to a node (strategy/net/link.h),
- * which is UP once the session is attached to it. route.c decides where to
- * connect next. */
+/* connection.h - one connection of raft: a link to a node
+ * (strategy/net/link.h), which is UP once the session is attached to it.
+ * route.c decides where to connect next. */
 #ifndef HF_STRATEGY_RAFT_CONNECTION_H
 #define HF_STRATEGY_RAFT_CONNECTION_H
 
