@@ -22,8 +22,8 @@ _holdfast_options() { # VERB
 }
 
 _holdfast_schemes() {
-    echo 'memory: file: raft:// redis:// redis+unix:// rediss:// redlock://' \
-        'mongodb:// mongodb+srv://'
+    echo 'memory: file: raft:// quorum:// redis:// redis+unix:// rediss://' \
+        'redlock:// mongodb:// mongodb+srv://'
 }
 
 # Whether the option takes a value. --keys does for `torture`, not for `ls`.

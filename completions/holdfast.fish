@@ -1,8 +1,8 @@
 # fish completion for holdfast(1). Verbs and options are read from `holdfast
 # help`; keys are completed from the locks that are held.
 
-set -g __holdfast_schemes memory: file: raft:// redis:// redis+unix:// \
-    rediss:// redlock:// mongodb:// mongodb+srv://
+set -g __holdfast_schemes memory: file: raft:// quorum:// redis:// \
+    redis+unix:// rediss:// redlock:// mongodb:// mongodb+srv://
 
 # The words before the cursor that are not options; the first is "holdfast".
 function __holdfast_words

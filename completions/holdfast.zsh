@@ -18,8 +18,8 @@ _holdfast_options() { # VERB
 
 _holdfast_urls() {
   local -a schemes
-  schemes=(memory: file: raft:// redis:// redis+unix:// rediss://
-    redlock:// mongodb:// mongodb+srv://)
+  schemes=(memory: file: raft:// quorum:// redis:// redis+unix://
+    rediss:// redlock:// mongodb:// mongodb+srv://)
   compadd -S '' -- $schemes
 }
 

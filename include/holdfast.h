@@ -690,7 +690,9 @@ HF_API enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
 
 /* Wait until `key` is held; return at once if it is held already. `info` may
  * be NULL. Returns HF_ETIMEDOUT if the key was not held within `wait_ms`, or
- * HF_EUNAVAIL if no server answered in that time. */
+ * HF_EUNAVAIL if no server answered in that time. Without HF_CAP_WATCH, the key
+ * is read once a second, so a lock that is held for a shorter time may be
+ * missed. */
 HF_API enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, struct hf_info *info);
 HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
@@ -704,7 +706,8 @@ enum hf_freed {
     HF_FREED_RELEASED,
     HF_FREED_EXPIRED,
     HF_FREED_FORCED,
-    HF_FREED_UNSEEN, /* the reason is unknown: its event was missed */
+    HF_FREED_UNSEEN, /* the reason is unknown: its event was missed, or there
+                        is none (no HF_CAP_WATCH) */
 };
 
 /* Wait until `key` is free, and set `*freed` to the reason (`freed` may be
@@ -769,7 +772,8 @@ static inline void hf_watch_opts_init(struct hf_watch_opts *opts)
 /* Call `each` for every event on keys that begin with `prefix`, in order, until
  * hf_watch_close(). One DROPPED event replaces the events that were lost
  * because they arrived faster than `each` handled them, or because `from` is
- * older than the oldest event kept. `event` is valid until `each` returns. */
+ * older than the oldest event kept. `event` is valid until `each` returns.
+ * Returns HF_EUNSUPPORTED without HF_CAP_WATCH. */
 typedef void hf_watch_fn(const struct hf_event *event, void *arg);
 HF_API enum hf_err hf_watch_open(struct hf_client *client, struct hf_key prefix,
                                  const struct hf_watch_opts *opts,
