@@ -242,9 +242,9 @@ def the_file_of_another_master_is_refused():
 
 # ---- Locks ------------------------------------------------------------------
 
+# LK-01, LK-02: a majority grants, and all agree on the token.
 @case
 def three_masters_vote_commit_and_release():
-    """LK-01, LK-02: a majority grants, and all agree on the token."""
     with masters(3) as nodes:
         links = [Coordinator(m) for m in nodes]
         text = '1 ' + ' '.join(f'master {m.number} 127.0.0.1:{m.client}'
@@ -268,9 +268,9 @@ def three_masters_vote_commit_and_release():
             equal(m.status()['held'], 0)
 
 
+# LK-20: in the step that frees the key.
 @case
 def a_waiter_is_pushed_the_vote():
-    """LK-20: in the step that frees the key."""
     with masters() as [m]:
         holder, waiter = Coordinator(m), Coordinator(m)
         equal(holder.vote(b'k', A, 5).kind, VOTE)
@@ -282,9 +282,10 @@ def a_waiter_is_pushed_the_vote():
         equal([push.kind, push.number, push.serial], [VOTE, 6, 0])
 
 
+# LK-25: it has forgotten the lease, and does not vote for another. MS-05:
+# numbers, and so tokens, rise all the same.
 @case
 def a_restarted_master_is_quiet():
-    """LK-25: it has forgotten the lease, and does not vote for another."""
     with masters() as [m]:
         link = Coordinator(m)
         equal(link.vote(b'k', A, 7).kind, VOTE)
@@ -352,9 +353,9 @@ def a_mark_that_cannot_be_written_refuses_numbers():
 
 # ---- What a master knows by itself ------------------------------------------
 
+# LK-28: summary, metadata and a dump of one key.
 @case
 def reads_lists_and_debug_show_one_master():
-    """LK-28: summary, metadata and a dump of one key."""
     with masters() as [m]:
         link = Coordinator(m)
         for i in range(3):
