@@ -180,17 +180,6 @@ static const char *advice_for(enum hf_err err, bool is_file)
     }
 }
 
-/* What to do if a restart may lose locks. */
-static const char *durable_advice(const char *url)
-{
-    return !strncmp(url, "quorum:", 7)
-               ? "locks are in the memory of the masters, and are lost if a "
-                 "majority of them restarts at once: restart one at a time, "
-                 "and wait until `holdfast status` does not show it as quiet"
-               : "a server that restarts may forget held locks: set appendonly "
-                 "yes and appendfsync always, or add ?grace= to the URL";
-}
-
 /* Explain what a missing capability means in practice. */
 static void add_caps_findings(struct report *report)
 {
@@ -207,7 +196,10 @@ static void add_caps_findings(struct report *report)
                     "tokens may repeat: a resource that checks them is not "
                     "protected");
     if (fleet && (lacks & HF_CAP_DURABLE))
-        add_finding(report, false, durable_advice(report->url));
+        add_finding(report, false,
+                    "a server that restarts may forget held locks: in Redis, "
+                    "set appendonly yes and appendfsync always, or add ?grace= "
+                    "to the URL; of a quorum, restart one master at a time");
     if (lacks & HF_CAP_STEADY)
         add_finding(report, false,
                     "leases end early when a server's clock is set forward: "

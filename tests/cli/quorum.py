@@ -482,7 +482,7 @@ def doctor_says_how_locks_are_lost():
         url = quorum(c).out.strip()
         ended = run('doctor', url)
         check('3 of 3 usable' in ended.out, ended)
-        check('in the memory of the masters' in ended.out, ended)
+        check('restart one master at a time' in ended.out, ended)
 
 
 if __name__ == '__main__':

@@ -251,7 +251,7 @@ def three_masters_vote_commit_and_release():
                                for m in nodes)
         for m, link in zip(nodes, links):
             equal(link.hello[1:4], [ID.encode(), m.number, 0])
-            equal(link.hello[8:], [b'quorum', text.encode()])
+            equal(link.hello[8:10], [b'quorum', text.encode()])
         number = 1 + max(link.ask(READ, b'k').highest for link in links)
         for link in links:
             equal(link.vote(b'k', A, number).kind, VOTE)

@@ -253,7 +253,7 @@ static struct hf_seeds seeds_of(const char *name, uint64_t first,
 }
 
 #define ENOUGH 200 /* with this many seeds, each fault must happen */
-#define LEAST 15 /* minimum per case: over 100 seeds in all cases together */
+#define LEAST 15   /* minimum per case: over 100 seeds in all cases together */
 
 static unsigned seed_count(unsigned default_count)
 {

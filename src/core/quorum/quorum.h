@@ -134,8 +134,8 @@ enum hf_quorum_reply_kind {
 
 /* What an END has found. */
 enum hf_quorum_end {
-    HF_QUORUM_END_NOTHING, /* the claim did not hold the key, or no longer */
-    HF_QUORUM_END_BROKEN,  /* it was ended before: withdrawn, or by an
+    HF_QUORUM_END_NOTHING,  /* the claim did not hold the key, or no longer */
+    HF_QUORUM_END_BROKEN,   /* it was ended before: withdrawn, or by an
                               operator */
     HF_QUORUM_END_RELEASED, /* it held the key, or had the vote */
     HF_QUORUM_END_REPEATED, /* an earlier END has released it */

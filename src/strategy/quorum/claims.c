@@ -54,6 +54,7 @@ struct hf_voting_claim {
                                  or the refusal of its LOCK */
     uint64_t end_sequence;    /* of the command that has ended it */
     enum hf_err refusal;      /* of a LOCK whose request was answered */
+    uint32_t position;        /* when it was queued; it may only be lower now */
     uint64_t update_sequence; /* of the UPDATE that is under way */
     hf_time lapses_at;        /* the lease has expired by then */
     struct hf_push_grant grant;
@@ -270,14 +271,14 @@ static void on_granted(struct hf_voting_claim *claim,
                                         &claim->voting->push_grants);
 }
 
-static void answer_queued(struct hf_voting_claim *claim, uint32_t position)
+static void answer_queued(struct hf_voting_claim *claim)
 {
     struct hf_request *lock = take_slot(claim, SLOT_LOCK);
 
     if (!lock)
         return;
     lock->answer = (struct hf_answer){
-        .result = {.err = HF_EBUSY, .position = position},
+        .result = {.err = HF_EBUSY, .position = claim->position},
         .poll_after_ms = POLL_MS,
         .is_pushed = true,
     };
@@ -386,7 +387,8 @@ static void on_event(void *arg, struct hf_coordinator *coordinator,
     (void)coordinator;
     switch (event->kind) {
     case HF_COORDINATOR_QUEUED:
-        answer_queued(claim, event->position);
+        claim->position = event->position;
+        answer_queued(claim);
         break;
     case HF_COORDINATOR_GRANTED:
         on_granted(claim, event);
@@ -561,7 +563,7 @@ static void start_lock(struct hf_voting_claim *claim,
                coordinator->state == HF_COORDINATOR_DONE)
         answer_slot(claim, SLOT_LOCK, HF_ECANCELED, NULL);
     else if (coordinator->is_queue_reported)
-        answer_queued(claim, 1);
+        answer_queued(claim);
     /* else: an earlier copy is under way */
 }
 
