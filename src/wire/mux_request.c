@@ -48,21 +48,21 @@ static bool decode_hello(struct hf_mux_hello *hello,
     return true;
 }
 
-/* The words that a later version has added. */
+/* The words that later versions have added. */
 static bool decode_hello_mode(struct hf_mux_hello *hello,
                               const struct hf_resp_value *words, size_t count)
 {
     hello->mode = (struct hf_bytes){NULL, 0};
     hello->members = (struct hf_bytes){NULL, 0};
     hello->highest = 0;
-    if (count < HELLO_WORDS_NOW)
+    if (count < HELLO_WORDS + 2)
         return true;
-    if (!hf_resp_is_string(&words[8]) || !hf_resp_is_string(&words[9]) ||
-        !hf_resp_number(&words[10], HF_MUX_ID_MAX, &hello->highest))
+    if (!hf_resp_is_string(&words[8]) || !hf_resp_is_string(&words[9]))
         return false;
     hello->mode = hf_resp_bytes(&words[8]);
     hello->members = hf_resp_bytes(&words[9]);
-    return true;
+    return count < HELLO_WORDS + 3 ||
+           hf_resp_number(&words[10], HF_MUX_ID_MAX, &hello->highest);
 }
 
 enum hf_err hf_mux_hello_decode(struct hf_mux_hello *hello,

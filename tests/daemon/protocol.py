@@ -58,7 +58,8 @@ def the_commands_of_a_connection():
                  command(n, 'HELLO', '1').split('\n')]
         equal(lines[:3], ['1) (integer) 1', f'2) "{ID}"', '3) (integer) 1'])
         equal(lines[5:], ['6) (integer) 1', '7) (integer) 1024',
-                          '8) (integer) 196608', '9) "raft"', '10) ""'])
+                          '8) (integer) 196608', '9) "raft"', '10) ""',
+                          '11) (integer) 0'])
         check(command(n, 'HELLO', '3').startswith('(error) UNSUPPORTED'))
         check('# Clients' in command(n, 'INFO') and 'requests_refused:' in
               command(n, 'INFO', 'clients'))

@@ -41,7 +41,7 @@ static const struct hf_server_counters *counters(const struct hf_node *node)
 
 static void switch_to_mux(struct hf_node *node, uint64_t conn)
 {
-    hf_fake_call(node, conn, HELLO, "*10\r\n~");
+    hf_fake_call(node, conn, HELLO, "*11\r\n~");
 }
 
 /* ---- Input --------------------------------------------------------------*/
@@ -162,7 +162,7 @@ static void the_shell_lowers_the_number_of_connections(void **state)
     node->clients->server.opts.max = 32;
     for (uint64_t conn = 100; node->clients->server.count < 30; conn++)
         hf_fake_open(node, conn);
-    hf_fake_call(node, 1, "HELLO 1 MUX\r\n", "*10\r\n~");
+    hf_fake_call(node, 1, "HELLO 1 MUX\r\n", "*11\r\n~");
     hf_fake_open(node, 3);
     hf_fake_call(node, 2, "HELLO 1 MUX\r\n", "*2\r\n:0\r\n$4\r\nFULL\r\n");
     hf_fake_open(node, 4);

@@ -234,23 +234,23 @@ static void a_session_moves_to_another_node(void **state)
 
     (void)state;
     connect_client(1, follower);
-    call(1, "HELLO 1 MUX\r\n", "*10\r\n");
+    call(1, "HELLO 1 MUX\r\n", "*11\r\n");
     (void)snprintf(text, sizeof(text), "1 OPEN %s label\r\n", secret);
     call(1, text, "*2\r\n:1\r\n:1\r\n");
     sim_nodes_crash(&nodes, follower, SIM_CRASH_LOSE, false);
     connect_client(2, other);
-    call(2, "HELLO 1 MUX\r\n", "*10\r\n");
+    call(2, "HELLO 1 MUX\r\n", "*11\r\n");
     (void)snprintf(text, sizeof(text), "5 ATTACH 1 %s\r\n", secret);
     call(2, text, "*2\r\n:5\r\n+OK\r\n");
     run_for(15000); /* longer than a detached session is kept */
     connect_client(3, leader);
-    call(3, "HELLO 1 MUX\r\n", "*10\r\n");
+    call(3, "HELLO 1 MUX\r\n", "*11\r\n");
     call(3, text, "*2\r\n:5\r\n+OK\r\n");
     hf_node_on_client_closed(node_of(2), 2);
     hf_node_on_client_closed(node_of(3), 3);
     run_for(20000);
     connect_client(2, other);
-    call(2, "HELLO 1 MUX\r\n", "*10\r\n");
+    call(2, "HELLO 1 MUX\r\n", "*11\r\n");
     call(2, text, "*2\r\n:5\r\n-GONE there is no such session\r\n");
 }
 

@@ -10,10 +10,10 @@ static void simple_commands_are_answered_in_order(void **state)
     hf_fake_call(*state, 1,
                  "PING\r\n*2\r\n$4\r\nping\r\n$2\r\nhi\r\nECHO a\r\nCOMMAND "
                  "DOCS\r\nHELLO 1\r\n",
-                 "+PONG\r\n$2\r\nhi\r\n$1\r\na\r\n*0\r\n*10\r\n:1\r\n$32\r\n"
+                 "+PONG\r\n$2\r\nhi\r\n$1\r\na\r\n*0\r\n*11\r\n:1\r\n$32\r\n"
                  "636c7573746572206964656e74697479\r\n:1\r\n:1\r\n$12\r\n"
                  "127.0.0.1:11\r\n:2\r\n:1024\r\n:196608\r\n$4\r\nraft\r\n"
-                 "$0\r\n\r\n");
+                 "$0\r\n\r\n:0\r\n");
 }
 
 static void quit_closes_after_its_reply(void **state)

@@ -29,7 +29,7 @@ static const struct hf_server_counters *counters(const struct hf_node *node)
 
 static void switch_to_mux(struct hf_node *node, uint64_t conn)
 {
-    hf_fake_call(node, conn, HELLO, "*10\r\n~");
+    hf_fake_call(node, conn, HELLO, "*11\r\n~");
 }
 
 static void a_client_that_does_not_read_is_closed(void **state)

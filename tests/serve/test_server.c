@@ -13,8 +13,8 @@
 
 #define HELLO_MUX "HELLO 1 MUX\r\n"
 #define HELLO_REPLY                                                            \
-    "*10\r\n:1\r\n$5\r\nsmall\r\n:7\r\n:0\r\n$0\r\n\r\n:3\r\n:1024\r\n"        \
-    ":196608\r\n$4\r\ntest\r\n$0\r\n\r\n"
+    "*11\r\n:1\r\n$5\r\nsmall\r\n:7\r\n:0\r\n$0\r\n\r\n:3\r\n:1024\r\n"        \
+    ":196608\r\n$4\r\ntest\r\n$0\r\n\r\n:0\r\n"
 
 struct client {
     struct hf_buf output; /* not yet taken by the test */

@@ -240,6 +240,7 @@ static void the_handshake_names_the_leader(void **state)
         .frame_max = 5,
         .mode = {"quorum", 6},
         .members = {"1 master 2 a:1", 14},
+        .highest = 77,
     };
     struct hf_mux_hello got;
     struct parsed parsed;
@@ -257,6 +258,7 @@ static void the_handshake_names_the_leader(void **state)
     assert_true(got.frame_max == 5);
     assert_true(hf_bytes_equal(got.mode, hello.mode));
     assert_true(hf_bytes_equal(got.members, hello.members));
+    assert_int_equal(got.highest, 77);
     hf_resp_reader_fini(&parsed.reader);
     buf.size = 0;
     hf_code_write(&buf, HF_ELIMIT, "too many connections");
