@@ -531,6 +531,34 @@ static void a_read_returns_the_value_that_a_majority_has_accepted(void **state)
                      0);
 }
 
+/* An update was accepted by a majority, and then the copy of one of its masters
+ * has ended, before the lease: it had missed renewals, or END is on its way. */
+static void a_copy_that_has_ended_counts_for_the_value(void **state)
+{
+    struct hf_report first = held(1, 5);
+    struct hf_report second = lease(HF_REPORT_HELD, 1, 5, 8);
+    struct hf_report third = lease(HF_REPORT_HELD, 1, 5, 9);
+    struct hf_report expired = lease(HF_REPORT_EXPIRED, 1, 5, 8);
+    struct hf_report ended = lease(HF_REPORT_RELEASED, 1, 5, 8);
+    struct hf_report voted;
+
+    (void)state;
+    assert_int_equal(read_value_of(3, 3, LIST(first, expired, second)), 8);
+    assert_int_equal(read_value_of(3, 3, LIST(second, first, ended)), 8);
+    voted = with_vote(expired, 2, 9, true);
+    assert_int_equal(read_value_of(3, 3, LIST(voted, second, first)), 8);
+    assert_int_equal(read_value_of(3, 3, LIST(first, first, expired)), 5);
+    /* That of another claim, or another grant, does not. */
+    expired = lease(HF_REPORT_EXPIRED, 2, 5, 8);
+    assert_int_equal(read_value_of(3, 3, LIST(first, expired, second)), 5);
+    expired = lease(HF_REPORT_EXPIRED, 1, 7, 8);
+    assert_int_equal(read_value_of(3, 3, LIST(first, expired, second)), 5);
+    /* Another update has replaced the last copy that could show the value. */
+    expired = lease(HF_REPORT_EXPIRED, 1, 5, 8);
+    assert_int_equal(
+        read_value_of(5, 5, LIST(expired, expired, third, first, first)), 0);
+}
+
 /* A read never denies a holder, whichever masters reply. */
 static void no_read_denies_a_holder(void **state)
 {
@@ -574,6 +602,7 @@ int main(void)
         cmocka_unit_test(a_read_counts_fast_votes_and_leases),
         cmocka_unit_test(a_read_is_undecided_while_silent_masters_matter),
         cmocka_unit_test(a_read_returns_the_value_that_a_majority_has_accepted),
+        cmocka_unit_test(a_copy_that_has_ended_counts_for_the_value),
         cmocka_unit_test(no_read_denies_a_holder),
     };
 

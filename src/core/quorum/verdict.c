@@ -247,7 +247,20 @@ static uint64_t copy_ballot(const struct hf_report *report,
     return shows_vote(report, id, token) ? token : 0;
 }
 
-/* The copies with this ballot or a higher one. */
+/* The highest ballot at which the master has accepted the claim, or 0. A copy
+ * that has ended shows it, too. The lease may still be held at other masters:
+ * this one may have missed renewals, and an update leaves its deadline as it
+ * is; or an END has reached few masters. */
+static uint64_t accepted_ballot(const struct hf_report *report,
+                                const struct hf_claim_id *id, uint64_t token)
+{
+    if (report && report->state != HF_REPORT_NONE && report->token == token &&
+        hf_claim_id_equal(&report->holder, id))
+        return report->ballot;
+    return shows_vote(report, id, token) ? token : 0;
+}
+
+/* The masters that have accepted the claim at this ballot or a higher one. */
 static unsigned count_from(const struct hf_reports *reports,
                            const struct hf_claim_id *id, uint64_t token,
                            uint64_t ballot)
@@ -255,36 +268,36 @@ static unsigned count_from(const struct hf_reports *reports,
     unsigned count = 0;
 
     for (unsigned i = 0; i < reports->quorum.masters; i++)
-        count += copy_ballot(reports->list[i], id, token) >= ballot;
+        count += accepted_ballot(reports->list[i], id, token) >= ballot;
     return count;
 }
 
 /* The newest copy that a majority has accepted. An update that is in progress,
  * or was cut off, may have reached fewer masters. NULL if masters that are not
- * known decide about it. */
+ * known decide about it, or if all copies with that ballot have ended. */
 static const struct hf_report *accepted_copy(const struct hf_reports *reports,
                                              const struct hf_claim_id *id,
                                              uint64_t token)
 {
     unsigned silent = reports->quorum.masters - hf_reports_count(reports);
-    const struct hf_report *accepted = NULL;
-    uint64_t newest = 0;
+    uint64_t newest = 0, accepted = 0;
 
     for (unsigned i = 0; i < reports->quorum.masters; i++) {
-        const struct hf_report *report = reports->list[i];
-        uint64_t ballot = copy_ballot(report, id, token);
+        uint64_t ballot = accepted_ballot(reports->list[i], id, token);
 
         if (ballot > newest)
             newest = ballot;
-        if (ballot > 0 &&
-            count_from(reports, id, token, ballot) >=
-                reports->quorum.majority &&
-            (!accepted || ballot > copy_ballot(accepted, id, token)))
-            accepted = report;
+        if (ballot > accepted &&
+            count_from(reports, id, token, ballot) >= reports->quorum.majority)
+            accepted = ballot;
     }
-    if (silent > 0 && accepted && copy_ballot(accepted, id, token) < newest)
+    if (silent > 0 && accepted < newest)
         return NULL;
-    return accepted;
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        if (copy_ballot(reports->list[i], id, token) == accepted)
+            return reports->list[i];
+    }
+    return NULL;
 }
 
 static struct hf_verdict read_holder(const struct hf_reports *reports,

@@ -40,7 +40,8 @@ struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
  * question. Unlike hf_verdict_of(), a claim that cannot have been granted the
  * key is not named. `source` shows the value that a majority has accepted. It
  * is NULL if an update has reached only some of the masters that have replied,
- * and the others are needed to decide: ask again. */
+ * and the others are needed to decide, or if all copies with that value have
+ * expired or were released: ask again. */
 struct hf_verdict hf_verdict_read(const struct hf_reports *reports);
 
 /* The number of reports. */
