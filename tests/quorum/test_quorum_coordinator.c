@@ -1218,6 +1218,32 @@ static void an_update_compares_the_newest_value(void **state)
     assert_true(is_value(take_request(HF_QUORUM_COMMIT)->data.value, "newest"));
 }
 
+/* A majority has accepted the newer value. The copy of the first of them has
+ * expired, because it has missed renewals, and the other one is silent. */
+static void an_expired_copy_shows_the_newest_value(void **state)
+{
+    struct hf_report expired = one_claim_held(1, 1, 7, "newer");
+
+    (void)state;
+    expired.state = HF_REPORT_EXPIRED;
+    expired.has_vote = true; /* of another claim, whose data is not shown */
+    expired.vote_number = 8;
+    expired.voter = one_claim_id(2);
+    one_claim_hold(&one);
+    start_update("first", "second");
+    (void)take_request(HF_QUORUM_PREPARE);
+    promise(0, expired);
+    promise(1, mine("first"));
+    (void)take_event(HF_COORDINATOR_MISMATCH);
+    start_renew();
+    reply(0, HF_QUORUM_MISSING);
+    reply(2, HF_QUORUM_MISSING);
+    (void)take_request(HF_QUORUM_PREPARE);
+    promise(1, mine("first"));
+    promise(0, expired);
+    assert_true(is_value(take_request(HF_QUORUM_COMMIT)->data.value, "newer"));
+}
+
 /* The COMMIT has reached one master, and no reply has arrived. */
 static void a_lost_reply_is_no_mismatch(void **state)
 {
@@ -1676,6 +1702,7 @@ int main(void)
         CASE(an_update_replaces_the_expected_value),
         CASE(an_update_of_another_value_is_a_mismatch),
         CASE(an_update_compares_the_newest_value),
+        CASE(an_expired_copy_shows_the_newest_value),
         CASE(a_lost_reply_is_no_mismatch),
         CASE(the_value_of_another_update_is_a_mismatch),
         CASE(an_update_of_a_lost_claim_is_lost),

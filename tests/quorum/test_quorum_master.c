@@ -441,6 +441,26 @@ static void a_promise_reports_the_lease_with_its_data(void **state)
     assert_int_equal(send(one_prepare(2, 6)), HF_QUORUM_LOW);
 }
 
+/* The claim may hold its lease at other masters: it must learn the value that
+ * was accepted here. Others have no use for it. */
+static void a_promise_shows_the_data_of_an_own_expired_lease(void **state)
+{
+    (void)state;
+    assert_int_equal(send(one_commit(1, 5)), HF_QUORUM_OK);
+    one_advance(&one, ONE_LEASE_MS);
+    assert_int_equal(send(one_prepare(1, 6)), HF_QUORUM_PROMISE);
+    assert_int_equal(one.reply.report.state, HF_REPORT_EXPIRED);
+    assert_true(is_value(one.reply.report.data.value, "1"));
+    assert_int_equal(send(one_ask(2, 7)), HF_QUORUM_VOTE);
+    assert_int_equal(send(one_prepare(1, 8)), HF_QUORUM_PROMISE);
+    assert_true(one.reply.report.has_vote);
+    assert_true(is_value(one.reply.report.data.value, "1"));
+    assert_int_equal(send(one_prepare(3, 9)), HF_QUORUM_PROMISE);
+    assert_true(is_value(one.reply.report.data.value, "2"));
+    assert_int_equal(send(one_read()), HF_QUORUM_REPORT);
+    assert_true(is_value(one.reply.report.data.value, "2"));
+}
+
 static void a_promise_leaves_the_vote_and_reports_it(void **state)
 {
     (void)state;
@@ -1307,6 +1327,7 @@ int main(void)
         CASE(a_late_ask_changes_nothing),
         CASE(an_ask_with_an_old_serial_gets_no_vote),
         CASE(a_promise_reports_the_lease_with_its_data),
+        CASE(a_promise_shows_the_data_of_an_own_expired_lease),
         CASE(a_promise_leaves_the_vote_and_reports_it),
         CASE(a_commit_after_the_vote_makes_a_lease),
         CASE(a_commit_below_the_promise_is_too_low),

@@ -321,17 +321,30 @@ static bool is_current(const struct hf_coordinator *c,
     return false;
 }
 
+/* Returns true if the data of the report is that of the lease, and not of the
+ * vote. A lease of this claim that has expired shows what its master has
+ * accepted last. If that is an update, the other masters that have it may be
+ * silent. */
+static bool shows_lease(const struct hf_coordinator *c,
+                        const struct hf_report *report)
+{
+    return report->state == HF_REPORT_HELD ||
+           (report->state == HF_REPORT_EXPIRED &&
+            hf_claim_id_equal(&report->holder, &c->id));
+}
+
 /* Keep a copy of the newest value, because the bytes of the reply are only
  * borrowed. Returns false if memory is exhausted. */
 static bool keep_shown(struct hf_coordinator *c,
                        const struct hf_quorum_reply *reply)
 {
     const struct hf_report *report = &reply->report;
-    uint64_t ballot = report->state == HF_REPORT_HELD ? report->ballot
-                      : report->has_vote              ? report->vote_number
-                                                      : 0;
+    bool is_lease = shows_lease(c, report);
+    uint64_t ballot = is_lease           ? report->ballot
+                      : report->has_vote ? report->vote_number
+                                         : 0;
     const struct hf_claim_id *claim =
-        report->state == HF_REPORT_HELD ? &report->holder : &report->voter;
+        is_lease ? &report->holder : &report->voter;
     struct hf_claim_copy copy;
 
     if (reply->kind != HF_QUORUM_PROMISE || c->purpose == HF_PURPOSE_LOCK ||

@@ -570,6 +570,27 @@ static enum hf_quorum_reply_kind handle_request(
     return kind;
 }
 
+/* The data of a report is that of the holder, or else of the claim with the
+ * vote. But a claim whose lease has expired here may hold it at other masters,
+ * and must not miss the last value that this one has accepted. */
+static void report_reply(const struct hf_master *master,
+                         const struct hf_quorum_request *request,
+                         struct hf_quorum_reply *reply)
+{
+    bool is_promise = reply->kind == HF_QUORUM_PROMISE;
+    struct hf_claim_id id;
+
+    hf_master_report(master, request->key,
+                     is_promise || reply->kind == HF_QUORUM_REPORT,
+                     &reply->report);
+    if (!is_promise || reply->report.state != HF_REPORT_EXPIRED)
+        return;
+    id = hf_claim_id_of(&request->nonce);
+    if (hf_claim_id_equal(&reply->report.holder, &id))
+        reply->report.data =
+            hf_claim_copy_data(&hf_master_find(master, request->key)->data);
+}
+
 /* Returns HF_OK if the request may reach its record. */
 static enum hf_err check_request(struct hf_master *master,
                                  const struct hf_quorum_request *request)
@@ -605,10 +626,7 @@ void hf_master_receive(struct hf_master *master, hf_time now, uint64_t conn,
         reply->kind = refuse(reply, err);
     } else {
         reply->kind = handle_request(master, conn, request, reply);
-        hf_master_report(master, request->key,
-                         reply->kind == HF_QUORUM_PROMISE ||
-                             reply->kind == HF_QUORUM_REPORT,
-                         &reply->report);
+        report_reply(master, request, reply);
     }
     reply->highest = master->highest;
 }

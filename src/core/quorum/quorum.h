@@ -178,7 +178,8 @@ struct hf_report {
     struct hf_claim_id ended[HF_REPORT_ENDED_MAX];
 
     /* PROMISE and REPORT only: what the holder, or else the claim with the
-     * vote, says about itself. Borrowed. */
+     * vote, says about itself; PROMISE to a claim whose lease has expired: what
+     * that says. Borrowed. */
     struct hf_claim_data data;
 };
 
