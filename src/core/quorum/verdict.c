@@ -109,17 +109,22 @@ static bool is_newer_report(const struct hf_reports *reports,
     return ballot_a != ballot_b ? ballot_a > ballot_b : a->state > b->state;
 }
 
-/* Returns the report with the newest lease that is not in `passed`, a set of
- * bits; NULL if there is none. */
-static const struct hf_report *newest_lease(const struct hf_reports *reports,
-                                            unsigned passed)
+/* Returns the report with the newest lease, by ballot: not by token, because a
+ * repaired lease has an old token and a new ballot. NULL if there is none.
+ *
+ * It decides about all leases with lower ballots, in whatever state it is: they
+ * are over. Before its COMMIT was sent, a majority had promised its number, and
+ * had shown that no other claim can hold the key; since then, that majority
+ * accepts no lower number. What these masters knew of the lower ones, such as
+ * their release, may be lost, because a COMMIT replaces it. */
+static const struct hf_report *newest_lease(const struct hf_reports *reports)
 {
     const struct hf_report *newest = NULL;
 
     for (unsigned i = 0; i < reports->quorum.masters; i++) {
         const struct hf_report *report = reports->list[i];
 
-        if (!report || (passed >> i & 1) || report->state == HF_REPORT_NONE)
+        if (!report || report->state == HF_REPORT_NONE)
             continue;
         if (!newest || is_newer_report(reports, report, newest))
             newest = report;
@@ -127,25 +132,16 @@ static const struct hf_report *newest_lease(const struct hf_reports *reports,
     return newest;
 }
 
-/* The newest lease by ballot: not by token, because a repaired lease has an old
- * token and a new ballot. A lease on too few masters to be held is passed over:
- * its COMMIT has reached only a few. */
-static const struct hf_report *deciding_lease(const struct hf_reports *reports)
+/* Returns false for a lease on too few masters: its COMMIT has reached only
+ * them, and if these are promises, it will reach no others. */
+static bool may_be_held(const struct hf_reports *reports,
+                        const struct hf_report *lease)
 {
     unsigned silent = reports->quorum.masters - hf_reports_count(reports);
-    unsigned passed = 0;
-    const struct hf_report *newest;
 
-    while ((newest = newest_lease(reports, passed)) &&
-           newest->state == HF_REPORT_HELD &&
-           count_copies(reports, &newest->holder, newest->token) + silent <
-               reports->quorum.majority) {
-        for (unsigned i = 0; i < reports->quorum.masters; i++) {
-            if (shows_lease(reports->list[i], &newest->holder, newest->token))
-                passed |= 1U << i;
-        }
-    }
-    return newest;
+    return lease && lease->state == HF_REPORT_HELD &&
+           count_copies(reports, &lease->holder, lease->token) + silent >=
+               reports->quorum.majority;
 }
 
 /* ---- Votes --------------------------------------------------------------*/
@@ -211,9 +207,9 @@ struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
 
     if (hf_reports_count(reports) < reports->quorum.majority)
         return (struct hf_verdict){.kind = HF_VERDICT_UNDECIDED};
-    lease = deciding_lease(reports);
+    lease = newest_lease(reports);
     vote = deciding_vote(reports, lease, self);
-    is_held = lease && lease->state == HF_REPORT_HELD;
+    is_held = may_be_held(reports, lease);
     if (vote && is_held) /* only with five masters and more */
         return (struct hf_verdict){.kind = HF_VERDICT_UNDECIDED};
     if (vote)
