@@ -229,6 +229,22 @@ void sim_app_lock(struct sim_app *app, unsigned key, bool queue)
 
 /* ---- The application ----------------------------------------------------*/
 
+/* The application waits no longer for the masters that have not confirmed its
+ * END: they are cut off, or this process stood still. They have to forget the
+ * claim all the same, so the connections to them are closed (coordinator.h).
+ * The client of holdfast never gives up; it closes connections that are
+ * silent. */
+static void abandon_end(struct sim_app *app)
+{
+    const struct hf_coordinator *c = app->coordinator;
+
+    for (unsigned i = 0; i < app->client->quorum->master_count; i++) {
+        if (!(c->replied >> i & 1) || c->replies[i].kind != HF_QUORUM_ENDED)
+            sim_link_break(&app->client->links[i]);
+    }
+    free_claim(app);
+}
+
 static void start_update(struct sim_app *app)
 {
     uint32_t value = app->value + 1;
@@ -283,9 +299,10 @@ static void continue_app(struct sim_app *app)
         continue_hold(app);
         break;
     case SIM_APP_ENDS:
-        if (app->coordinator->state == HF_COORDINATOR_DONE ||
-            now >= app->give_up_at)
+        if (app->coordinator->state == HF_COORDINATOR_DONE)
             free_claim(app);
+        else if (now >= app->give_up_at)
+            abandon_end(app);
         set_app_timer(app, sim_quorum_below(quorum, 300));
         break;
     }

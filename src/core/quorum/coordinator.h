@@ -177,6 +177,10 @@ struct hf_coordinator *hf_coordinator_new(struct hf_coordinators *common,
                                           void *arg, struct hf_key key,
                                           const struct hf_nonce *nonce,
                                           const struct hf_claim_data *data);
+
+/* Before a claim is freed that has sent requests and is not DONE, close the
+ * connections to the masters that have not ended it: they would keep it in
+ * their queues. */
 void hf_coordinator_free(struct hf_coordinator *coordinator);
 
 /* Acquire the key: GRANTED, BUSY or REFUSED follows; with `queue`, perhaps
