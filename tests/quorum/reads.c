@@ -60,6 +60,8 @@ static bool decide_read(struct sim_reader *reader)
 
     for (unsigned i = 0; i < reports.quorum.masters; i++)
         reports.list[i] = reader->replied >> i & 1 ? &reader->reports[i] : NULL;
+    reports.is_mixed = hf_reports_may_mix(
+        &reports, hf_time_left(now_of(reader), reader->started));
     verdict = hf_verdict_read(&reports);
     if (verdict.kind == HF_VERDICT_UNDECIDED ||
         (verdict.kind == HF_VERDICT_HELD && !verdict.source))

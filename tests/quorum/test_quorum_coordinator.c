@@ -300,14 +300,38 @@ static void the_loser_of_a_split_waits(void **state)
     assert_int_equal(one.c->state, HF_COORDINATOR_WAIT);
 }
 
+/* A claim that does not wait is busy when another one has won the race. */
 static void a_claim_with_fewer_votes_loses(void **state)
 {
     unsigned lesser = rival(false, 2);
 
     (void)state;
     split_votes((unsigned[]){lesser, lesser}, false);
+    one_claim_expect_no_event(&one);
+    one_claim_wait(&one);
+    (void)take_request(HF_QUORUM_ASK);
+    for (unsigned i = 0; i < 3; i++)
+        one_claim_busy(&one, i, 0, others(7));
     (void)take_event(HF_COORDINATOR_BUSY);
     assert_int_equal(take_request(HF_QUORUM_END)->ballot, 0);
+}
+
+/* ... or if nobody wins it for a while. */
+static void a_race_without_a_winner_ends(void **state)
+{
+    unsigned lesser = rival(false, 2), races = 0;
+
+    (void)state;
+    split_votes((unsigned[]){lesser, lesser}, false);
+    for (; one.c->state == HF_COORDINATOR_WAIT && races < 100; races++) {
+        one_claim_wait(&one);
+        (void)take_request(HF_QUORUM_ASK);
+        one_claim_vote(&one, 0);
+        one_claim_busy(&one, 1, 0, one_claim_voted(lesser, 1, true));
+        one_claim_busy(&one, 2, 0, one_claim_voted(lesser, 1, true));
+    }
+    assert_true(races < 100);
+    (void)take_event(HF_COORDINATOR_BUSY);
 }
 
 /* With five masters, two claims of two votes each; the higher number wins. */
@@ -1657,6 +1681,7 @@ int main(void)
         CASE(the_winner_of_a_split_goes_on_at_once),
         CASE(the_loser_of_a_split_waits),
         CASE(a_claim_with_fewer_votes_loses),
+        CASE(a_race_without_a_winner_ends),
         FIVE(the_higher_number_wins_a_split),
         CASE(a_try_of_a_held_key_is_busy),
         CASE(a_waiter_asks_again_and_keeps_its_ticket),

@@ -478,7 +478,41 @@ static void a_read_needs_a_majority_of_leases(void **state)
     assert_int_equal(read_of(3, 3, LIST(held(1, 5), held(2, 6), held(1, 5))),
                      1);
     assert_int_equal(
-        read_of(3, 3, LIST(held(1, 5), held(1, 6), released(1, 7))), 0);
+        read_of(3, 3, LIST(held(1, 5), held(1, 6), released(1, 7))), -1);
+    assert_int_equal(
+        read_of(3, 3, LIST(held(1, 5), released(1, 7), released(1, 7))), 0);
+}
+
+/* The COMMIT of a claim may arrive at a master after its END at another one. */
+static void a_read_waits_until_a_majority_has_ended_a_claim(void **state)
+{
+    (void)state;
+    assert_int_equal(read_of(3, 3, LIST(released(1, 5), empty(), empty())), -1);
+    assert_int_equal(read_of(3, 2, LIST(released(1, 5), empty())), -1);
+    assert_int_equal(read_of(3, 2, LIST(released(1, 5), released(1, 5))), 0);
+    assert_int_equal(
+        read_of(3, 3, LIST(released(1, 5), released(1, 5), empty())), 0);
+}
+
+/* A lease may have moved from one master to another meanwhile. */
+static void reports_of_different_instants_do_not_show_a_free_key(void **state)
+{
+    struct hf_report reports[2] = {empty(), empty()};
+    struct hf_reports all = {
+        .quorum = hf_quorum_of(3),
+        .list = {&reports[0], &reports[1]},
+    };
+
+    (void)state;
+    reports[0].idle_ms = UINT32_MAX;
+    reports[1].idle_ms = 7;
+    assert_false(hf_reports_may_mix(&all, 4));
+    assert_true(hf_reports_may_mix(&all, 5));
+    assert_int_equal(hf_verdict_read(&all).kind, HF_VERDICT_FREE);
+    all.is_mixed = true;
+    assert_int_equal(hf_verdict_read(&all).kind, HF_VERDICT_UNDECIDED);
+    reports[0] = reports[1] = held(1, 5);
+    assert_int_equal(hf_verdict_read(&all).kind, HF_VERDICT_HELD);
 }
 
 static void a_read_counts_fast_votes_and_leases(void **state)
@@ -623,6 +657,8 @@ int main(void)
         cmocka_unit_test(no_majority_denies_a_committed_holder),
         cmocka_unit_test(no_majority_denies_a_holder_by_votes),
         cmocka_unit_test(a_read_needs_a_majority_of_leases),
+        cmocka_unit_test(a_read_waits_until_a_majority_has_ended_a_claim),
+        cmocka_unit_test(reports_of_different_instants_do_not_show_a_free_key),
         cmocka_unit_test(a_read_counts_fast_votes_and_leases),
         cmocka_unit_test(a_read_is_undecided_while_silent_masters_matter),
         cmocka_unit_test(a_read_returns_the_value_that_a_majority_has_accepted),

@@ -7,6 +7,8 @@
 
 #define CHECK_MIN_MS 250 /* until a claim that waits repeats its request */
 #define CHECK_MAX_MS 500
+#define RACE_MIN_MS 5 /* until a claim that lost a race asks who has won it */
+#define RACE_MAX_MS 15
 #define SOON_MIN_MS 100
 #define SOON_MAX_MS 200
 #define RETRY_MIN_MS 20 /* until a PREPARE or COMMIT that failed is retried; */
@@ -151,6 +153,11 @@ static uint32_t draw_span(struct hf_coordinator *c, uint32_t min, uint32_t max)
 void hf_coordinator_set_check(struct hf_coordinator *c, hf_time now)
 {
     c->check_at = hf_time_add(now, draw_span(c, CHECK_MIN_MS, CHECK_MAX_MS));
+}
+
+void hf_coordinator_check_after_race(struct hf_coordinator *c, hf_time now)
+{
+    c->check_at = hf_time_add(now, draw_span(c, RACE_MIN_MS, RACE_MAX_MS));
 }
 
 void hf_coordinator_check_soon(struct hf_coordinator *c, hf_time now)

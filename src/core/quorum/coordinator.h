@@ -131,6 +131,7 @@ struct hf_coordinator {
                               key */
     bool is_silent;         /* END: report no event */
     bool is_reported;       /* RENEW, END: the event was reported */
+    unsigned races;         /* that it has lost, and that nobody has won yet */
     unsigned retries;       /* of PREPARE and COMMIT, in a row */
     uint64_t number;        /* of the current request */
     uint64_t highest_used;  /* number */

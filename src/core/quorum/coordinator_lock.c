@@ -3,6 +3,7 @@
 #include "core/quorum/coordinator_steps.h"
 
 #define STUCK_MS 250 /* a claim whose vote is older has probably failed */
+#define RACES_MAX 40 /* how often a claim that does not wait asks again */
 
 /* ---- ASK ----------------------------------------------------------------*/
 
@@ -205,12 +206,31 @@ static bool join_all_queues(struct hf_coordinator *c, hf_time now)
     return true;
 }
 
+/* The claim loses a race that nobody has won yet. It is busy only if another
+ * claim wins, so ask again, when that should be decided. */
+static void await_winner(struct hf_coordinator *c, hf_time now)
+{
+    if (++c->races > RACES_MAX) {
+        hf_coordinator_report(c, HF_COORDINATOR_BUSY);
+        hf_coordinator_end_quietly(c, now);
+        return;
+    }
+    c->state = HF_COORDINATOR_WAIT;
+    c->patience_at = HF_NEVER;
+    c->was_free = true;
+    hf_coordinator_check_after_race(c, now);
+}
+
 /* The claim cannot get the key now. If nobody can hold it, ask again soon. */
 static void wait_or_give_up(struct hf_coordinator *c, hf_time now, bool is_free)
 {
-    if (!c->queue) {
+    if (!c->queue && !is_free) {
         hf_coordinator_report(c, HF_COORDINATOR_BUSY);
         hf_coordinator_end_quietly(c, now);
+        return;
+    }
+    if (!c->queue) {
+        await_winner(c, now);
         return;
     }
     if (join_all_queues(c, now))

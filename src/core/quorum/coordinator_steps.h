@@ -12,6 +12,8 @@ void hf_coordinator_start_round(struct hf_coordinator *coordinator,
 /* Repeat the request after 250 to 500 ms; or after 100 to 200 ms, if that is
  * earlier than planned. */
 void hf_coordinator_set_check(struct hf_coordinator *coordinator, hf_time now);
+void hf_coordinator_check_after_race(struct hf_coordinator *coordinator,
+                                     hf_time now);
 void hf_coordinator_check_soon(struct hf_coordinator *coordinator, hf_time now);
 
 /* Returns how many masters have replied to the current request with `kind`. */

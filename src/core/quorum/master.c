@@ -151,7 +151,8 @@ void hf_master_report(const struct hf_master *master, struct hf_key key,
     if (record)
         hf_record_report(record, master->now, with_data, report);
     else
-        *report = (struct hf_report){.promised = master->floor};
+        *report = (struct hf_report){.promised = master->floor,
+                                     .idle_ms = UINT32_MAX};
 }
 
 /* ---- Time ---------------------------------------------------------------*/
@@ -565,7 +566,8 @@ static enum hf_quorum_reply_kind handle_request(
         remove_record(master, record);
         return kind;
     }
-    record->used = master->now;
+    if (kind != HF_QUORUM_MISSING)
+        record->used = master->now;
     settle_record(master, record);
     return kind;
 }

@@ -62,6 +62,7 @@ static void encode_report(const struct hf_report *report, struct hf_buf *buf)
         hf_buf_u32(buf, report->vote_age_ms);
         hf_buf_u32(buf, report->vote_left_ms);
     }
+    hf_buf_u32(buf, report->idle_ms);
     hf_buf_u32(buf, report->waiters);
     hf_buf_u8(buf, report->ended_count);
     hf_buf_raw(buf, report->ended,
@@ -105,6 +106,7 @@ static void decode_report(struct hf_report *report, struct hf_reader *reader)
         decode_lease(report, reader);
     if (report->has_vote)
         decode_report_vote(report, reader);
+    report->idle_ms = hf_reader_u32(reader);
     report->waiters = hf_reader_u32(reader);
     report->ended_count = hf_reader_u8(reader);
     if (report->ended_count > HF_REPORT_ENDED_MAX) {

@@ -173,6 +173,8 @@ struct hf_report {
     uint32_t vote_age_ms;
     uint32_t vote_left_ms;
 
+    uint32_t idle_ms; /* for so long, no request has changed the record;
+                         UINT32_MAX: there is none */
     uint32_t waiters;
     uint8_t ended_count; /* claims that have ended here recently */
     struct hf_claim_id ended[HF_REPORT_ENDED_MAX];

@@ -486,6 +486,7 @@ void hf_record_report(const struct hf_record *record, hf_time now,
         .token = record->token,
         .holder = record->holder,
         .forced = record->forced,
+        .idle_ms = hf_time_left(now, record->used),
         .waiters = record->waiters,
         .ended_count = record->ended_count,
     };

@@ -308,10 +308,58 @@ static struct hf_verdict read_holder(const struct hf_reports *reports,
     };
 }
 
-/* Once a majority of masters has ended a claim, they refuse its late messages,
- * and no read that starts afterwards names it. Before that, a delayed COMMIT may
- * still add a copy, so of two reads during a release, the first may return
- * "free" and the second "held"; see "Reads" in model/quorum/README.md. */
+/* The instants of a master are those of its turns, which take a moment. */
+#define TURN_MS 2
+
+bool hf_reports_may_mix(const struct hf_reports *reports, uint32_t elapsed_ms)
+{
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *report = reports->list[i];
+
+        if (report && report->idle_ms <= (uint64_t)elapsed_ms + TURN_MS)
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if the claim has ended at this master, and cannot get a lease
+ * there any more. */
+static bool has_ended_at(const struct hf_report *report,
+                         const struct hf_claim_id *id)
+{
+    if (!report)
+        return false;
+    for (unsigned i = 0; i < report->ended_count; i++) {
+        if (hf_claim_id_equal(&report->ended[i], id))
+            return true;
+    }
+    return (report->state == HF_REPORT_RELEASED ||
+            report->state == HF_REPORT_EXPIRED) &&
+           hf_claim_id_equal(&report->holder, id);
+}
+
+/* Returns true if a claim that one master has released may still get leases at a
+ * majority: its COMMIT may arrive there after this report, and before its END.
+ * The key would be free, held, and free again. */
+static bool may_return(const struct hf_reports *reports)
+{
+    for (unsigned i = 0; i < reports->quorum.masters; i++) {
+        const struct hf_report *released = reports->list[i];
+        unsigned left = reports->quorum.masters;
+
+        if (!released || released->state != HF_REPORT_RELEASED)
+            continue;
+        for (unsigned j = 0; j < reports->quorum.masters; j++)
+            left -= has_ended_at(reports->list[j], &released->holder);
+        if (left >= reports->quorum.majority)
+            return true;
+    }
+    return false;
+}
+
+/* The key is free only if no claim can hold it at the instant of the reports, or
+ * get it later by a message that is under way; see "Reads" in
+ * model/quorum/README.md. */
 struct hf_verdict hf_verdict_read(const struct hf_reports *reports)
 {
     unsigned silent = reports->quorum.masters - hf_reports_count(reports);
@@ -332,6 +380,7 @@ struct hf_verdict hf_verdict_read(const struct hf_reports *reports)
             return read_holder(reports, id, token);
         is_possible |= is_granted(reports, id, token, silent);
     }
+    is_possible |= reports->is_mixed || may_return(reports);
     return (struct hf_verdict){.kind = is_possible ? HF_VERDICT_UNDECIDED
                                                    : HF_VERDICT_FREE};
 }

@@ -12,6 +12,7 @@
 /* One report for each master; NULL: the master has not replied. */
 struct hf_reports {
     struct hf_quorum quorum;
+    bool is_mixed; /* they may be of different instants */
     const struct hf_report *list[HF_QUORUM_MASTERS_MAX];
 };
 
@@ -43,6 +44,11 @@ struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
  * and the others are needed to decide, or if all copies with that value have
  * expired or were released: ask again. */
 struct hf_verdict hf_verdict_read(const struct hf_reports *reports);
+
+/* Returns true if the reports may be of different instants: a record has changed
+ * within the last `elapsed_ms`, in which the masters were asked. A lease that
+ * moved from one master to another meanwhile, by a repair, could be missed. */
+bool hf_reports_may_mix(const struct hf_reports *reports, uint32_t elapsed_ms);
 
 /* The number of reports. */
 unsigned hf_reports_count(const struct hf_reports *reports);

@@ -28,6 +28,7 @@ struct hf_voting_round {
     uint32_t serial;
     unsigned replied; /* bits of masters */
     unsigned forced;  /* bits of masters that have executed a FORCE */
+    hf_time sent;     /* when the masters were asked last */
     uint32_t again_ms;
     hf_time again_at;
     struct {
@@ -129,6 +130,7 @@ static void ask_all(struct hf_voting_round *round)
 
     clear_replies(round);
     round->serial++;
+    round->sent = hf_net_now(&voting->net);
     round->again_at = HF_NEVER;
     for (unsigned i = 0; i < voting->common.quorum.masters; i++) {
         if (voting->common.usable >> i & 1)
@@ -273,6 +275,11 @@ static void decide_round(struct hf_voting_round *round)
         if (round->replied >> i & 1)
             reports.list[i] = &round->replies[i].report;
     }
+    reports.is_mixed =
+        !is_force(round) &&
+        hf_reports_may_mix(
+            &reports,
+            hf_time_left(hf_net_now(&round->voting->net), round->sent));
     verdict = hf_verdict_read(&reports);
     if (is_force(round)) {
         decide_force(round, &verdict);
