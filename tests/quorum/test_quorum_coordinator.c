@@ -546,6 +546,33 @@ static void a_stuck_vote_is_passed_over(void **state)
     (void)take_request(HF_QUORUM_COMMIT);
 }
 
+/* The old vote is that of a claim that waits. The key is being handed over to
+ * another one, which has got its votes a moment ago. */
+static void an_old_vote_next_to_a_young_one_is_not_stuck(void **state)
+{
+    struct hf_report old = one_claim_voted(2, 1, false);
+    struct hf_report young = one_claim_voted(3, 2, false);
+
+    (void)state;
+    old.vote_age_ms = 3000;
+    young.vote_age_ms = 30;
+    one_claim_lock(&one, true);
+    for (int i = 0; i < 2; i++) {
+        (void)take_request(HF_QUORUM_ASK);
+        one_claim_busy(&one, 0, 1, old);
+        one_claim_busy(&one, 1, 1, young);
+        one_claim_busy(&one, 2, 1, young);
+        assert_int_equal(one.c->state, HF_COORDINATOR_WAIT);
+        one_claim_wait(&one);
+    }
+    (void)take_request(HF_QUORUM_ASK);
+    young.vote_age_ms = 250;
+    one_claim_busy(&one, 0, 1, old);
+    one_claim_busy(&one, 1, 1, young);
+    one_claim_busy(&one, 2, 1, young);
+    (void)take_request(HF_QUORUM_PREPARE);
+}
+
 /* The holder has just ended. The masters are about to give their votes to the
  * first claim of their queues; the old vote is that of another claim that
  * waits. */
@@ -669,6 +696,21 @@ static void start_prepare(bool queue)
     for (unsigned i = 0; i < one.common.quorum.masters; i++)
         one_claim_busy(&one, i, 0, stuck);
     (void)take_request(HF_QUORUM_PREPARE);
+}
+
+/* The masters are far away. */
+static void a_prepare_is_not_retried_before_it_can_be_answered(void **state)
+{
+    (void)state;
+    one.common.patience_ms = 400;
+    start_prepare(true);
+    one_claim_advance(&one, 399);
+    one_claim_expect_silence(&one);
+    promise(0, nothing());
+    promise(1, nothing());
+    (void)take_request(HF_QUORUM_COMMIT);
+    one_claim_advance(&one, 399);
+    one_claim_expect_silence(&one);
 }
 
 static void a_holder_that_a_promise_shows_is_waited_for(void **state)
@@ -1692,12 +1734,14 @@ int main(void)
         CASE(an_unknown_anchor_is_the_first_ask_of_the_number),
         CASE(a_vote_without_an_anchor_counts_from_the_first_ask),
         CASE(a_stuck_vote_is_passed_over),
+        CASE(an_old_vote_next_to_a_young_one_is_not_stuck),
         CASE(a_key_that_is_handed_over_is_not_taken),
         CASE(the_last_reply_may_show_that_the_key_is_free),
         CASE(a_low_number_at_a_free_master_is_raised),
         CASE(a_late_vote_is_not_a_pushed_one),
         CASE(a_pushed_vote_of_a_minority_asks_the_others),
         CASE(votes_that_may_be_a_grant_are_waited_for),
+        CASE(a_prepare_is_not_retried_before_it_can_be_answered),
         CASE(a_holder_that_a_promise_shows_is_waited_for),
         CASE(a_try_is_busy_if_a_promise_shows_a_holder),
         FIVE(a_try_is_busy_if_the_promises_decide_nothing),

@@ -192,14 +192,40 @@ static void a_ticket_below_those_that_were_seen_is_too_low(void **state)
     assert_int_equal(one.reply.report.waiters, 3);
 }
 
+/* The other masters have not queued the first claim with its first ticket. Its
+ * position is by the new one here, too, also after it has lost a vote. */
+static void a_waiter_with_a_new_ticket_changes_its_position(void **state)
+{
+    (void)state;
+    assert_int_equal(send(one_wait(1, 5)), HF_QUORUM_VOTE);
+    assert_int_equal(send(one_wait(2, 6)), HF_QUORUM_BUSY);
+    assert_int_equal(send(one_wait(3, 7)), HF_QUORUM_BUSY);
+    assert_int_equal(send(one_wait(2, 8)), HF_QUORUM_BUSY);
+    assert_int_equal(one.reply.position, 2);
+    assert_int_equal(one.reply.report.waiters, 2);
+    assert_int_equal(send(one_wait(1, 9)), HF_QUORUM_VOTE);
+    hold(4, 10);
+    assert_int_equal(one_report(&one).waiters, 3);
+    assert_int_equal(send(one_end(4, 10, 10)), HF_QUORUM_ENDED);
+    (void)one_take_push(&one, 3, HF_QUORUM_LOW);
+    assert_int_equal(send(one_end(3, 7, 0)), HF_QUORUM_ENDED);
+    (void)one_take_push(&one, 2, HF_QUORUM_LOW);
+    assert_int_equal(send(one_end(2, 8, 0)), HF_QUORUM_ENDED);
+    (void)one_take_push(&one, 1, HF_QUORUM_LOW);
+}
+
 static void a_repeated_ask_of_a_waiter_keeps_its_position(void **state)
 {
+    struct hf_quorum_request again = one_wait(2, 9);
+
     (void)state;
     hold(1, 5);
     assert_int_equal(send(one_wait(2, 6)), HF_QUORUM_BUSY);
     assert_int_equal(send(one_wait(3, 7)), HF_QUORUM_BUSY);
     one_advance(&one, 300);
-    assert_int_equal(send(one_wait(2, 9)), HF_QUORUM_BUSY);
+    again.ticket = 6;
+    again.is_queued = true;
+    assert_int_equal(send(again), HF_QUORUM_BUSY);
     assert_int_equal(one.reply.position, 1);
     assert_int_equal(one.reply.report.waiters, 2);
     one_advance(&one, 50);
@@ -1314,6 +1340,7 @@ int main(void)
         CASE(a_claim_moves_its_vote_to_a_higher_number),
         CASE(waiters_are_queued_by_ticket),
         CASE(a_ticket_below_those_that_were_seen_is_too_low),
+        CASE(a_waiter_with_a_new_ticket_changes_its_position),
         CASE(a_repeated_ask_of_a_waiter_keeps_its_position),
         CASE(an_expired_lease_is_passed_to_the_first_waiter),
         CASE(an_expired_vote_is_passed_to_the_first_waiter),

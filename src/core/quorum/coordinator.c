@@ -11,8 +11,9 @@
 #define RACE_MAX_MS 15
 #define SOON_MIN_MS 100
 #define SOON_MAX_MS 200
-#define RETRY_MIN_MS 20 /* until a PREPARE or COMMIT that failed is retried; */
-#define RETRY_MAX_MS 60 /* doubled by each retry, up to RETRY_DOUBLINGS */
+#define RETRY_MIN_MS 20 /* until a PREPARE or COMMIT that failed is retried, */
+#define RETRY_MAX_MS 60 /* after the time in which masters reply; doubled by */
+                        /* each retry, up to RETRY_DOUBLINGS */
 #define RETRY_DOUBLINGS 3
 
 struct hf_coordinator *hf_coordinator_new(struct hf_coordinators *common,
@@ -271,11 +272,13 @@ void hf_coordinator_raise_number(struct hf_coordinator *c)
     c->highest_used = c->number;
 }
 
+/* A retry before the replies can have arrived would void them, again and
+ * again. */
 static void set_retry(struct hf_coordinator *c, hf_time now)
 {
     uint32_t ms = draw_span(c, RETRY_MIN_MS, RETRY_MAX_MS);
 
-    c->check_at = hf_time_add(now, ms << c->retries);
+    c->check_at = hf_time_add(now, c->common->patience_ms + (ms << c->retries));
     if (c->retries < RETRY_DOUBLINGS)
         c->retries++;
 }

@@ -276,19 +276,25 @@ static bool is_certainly_held(const struct hf_coordinator *c)
     return hf_verdict_read(&reports).kind == HF_VERDICT_HELD;
 }
 
-/* Returns true if another claim has had a vote for so long that it has probably
- * failed. */
-static bool sees_stuck_vote(const struct hf_coordinator *c)
+/* Returns true if other claims have had their votes for so long that they have
+ * probably failed. An old vote next to a young one proves nothing: a claim that
+ * has lost a split keeps its votes while it waits, and the masters may be
+ * handing the key over to the claim with the young one. */
+static bool sees_stuck_votes(const struct hf_coordinator *c)
 {
+    bool found = false;
+
     for (unsigned i = 0; i < c->common->quorum.masters; i++) {
         const struct hf_report *report = &c->replies[i].report;
 
-        if ((c->replied >> i & 1) && report->has_vote &&
-            !hf_claim_id_equal(&report->voter, &c->id) &&
-            report->vote_age_ms >= STUCK_MS)
-            return true;
+        if (!(c->replied >> i & 1) || !report->has_vote ||
+            hf_claim_id_equal(&report->voter, &c->id))
+            continue;
+        if (report->vote_age_ms < STUCK_MS)
+            return false;
+        found = true;
     }
-    return false;
+    return found;
 }
 
 /* Returns true if no other claim waits for the key. */
@@ -311,7 +317,7 @@ static bool is_alone(const struct hf_coordinator *c)
 static bool can_take_over(const struct hf_coordinator *c, unsigned votes)
 {
     return wins_split(c, votes) ||
-           (sees_stuck_vote(c) && (c->was_free || is_alone(c)));
+           (sees_stuck_votes(c) && (c->was_free || is_alone(c)));
 }
 
 static void decide_without_more(struct hf_coordinator *c, hf_time now,

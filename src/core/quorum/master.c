@@ -409,6 +409,7 @@ static enum hf_quorum_reply_kind handle_ask(
         hf_bids_ask(&master->bids, bid, record, master->now, conn, request, id);
     if (!bid)
         return refuse(reply, HF_ENOMEM);
+    hf_record_set_ticket(record, bid, request->ticket);
     return accept_ask(master, record, bid, ask == HF_RECORD_VOTES, reply);
 }
 

@@ -100,7 +100,8 @@ struct hf_quorum_request {
     uint64_t ballot;   /* END: the highest number at which the claim has sent a
                           COMMIT or was granted; 0: none */
     uint64_t ticket;   /* ASK: the position in the queue is by ticket, then by
-                          id. The first number of the claim */
+                          id. The number, until a majority has queued the
+                          claim */
     uint32_t serial;   /* counts the requests of the claim, from 1 */
     uint32_t lease_ms; /* COMMIT that keeps the deadline: the lease where the
                           master lacks it */

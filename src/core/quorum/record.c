@@ -139,6 +139,15 @@ void hf_record_dequeue(struct hf_record *record, struct hf_bid *bid)
     record->waiters--;
 }
 
+void hf_record_set_ticket(struct hf_record *record, struct hf_bid *bid,
+                          uint64_t ticket)
+{
+    if (bid->ticket == ticket)
+        return;
+    hf_record_dequeue(record, bid);
+    bid->ticket = ticket;
+}
+
 void hf_record_enqueue(struct hf_record *record, struct hf_bid *bid)
 {
     struct hf_dlist *after = record->queue.prev;

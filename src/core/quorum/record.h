@@ -114,6 +114,12 @@ void hf_record_vote(struct hf_record *record, hf_time now, struct hf_bid *bid);
 void hf_record_enqueue(struct hf_record *record, struct hf_bid *bid);
 void hf_record_dequeue(struct hf_record *record, struct hf_bid *bid);
 
+/* The claim has asked with this ticket. If it is a new one, the bid leaves the
+ * queue. All masters must use the ticket that becomes final: with different
+ * ones, they would give their votes to different claims. */
+void hf_record_set_ticket(struct hf_record *record, struct hf_bid *bid,
+                          uint64_t ticket);
+
 /* The position of a bid in the queue, from 1. It may be too large after bids
  * have left the middle of the queue. */
 uint32_t hf_record_position(const struct hf_record *record,
