@@ -491,6 +491,7 @@ static void an_unknown_anchor_is_the_first_ask_of_the_number(void **state)
 
     (void)state;
     start_waiting();
+    one.c->lease_ms = 60000; /* a vote from the first ASK is not old */
     serial = one.c->serial;
     for (int i = 0; i < HF_COORDINATOR_ANCHORS; i++) {
         one_claim_wait(&one);
@@ -520,6 +521,38 @@ static void a_vote_without_an_anchor_counts_from_the_first_ask(void **state)
     event = take_event(HF_COORDINATOR_GRANTED);
     assert_true(event.sent == first);
     assert_int_equal(event.age_ms, 0);
+}
+
+/* A vote from long ago, and two that are new: the lease of the first one ends
+ * long before the others, or has ended. */
+static void a_grant_by_an_old_vote_is_committed_first(void **state)
+{
+    struct hf_coordinator_event event;
+
+    (void)state;
+    start_waiting();
+    one_claim_push(&one, 0, one.c->serial, 0);
+    one_claim_advance(&one, CLAIM_PATIENCE_MS);
+    for (int i = 0; i < 3; i++) {
+        (void)take_request(HF_QUORUM_ASK);
+        one_claim_busy(&one, 1, 1, others(5));
+        one_claim_busy(&one, 2, 1, others(5));
+        one_claim_wait(&one);
+        while (one.sent_to == 0)
+            one_claim_wait(&one);
+    }
+    (void)take_request(HF_QUORUM_ASK);
+    one_claim_push(&one, 0, 1, 0);
+    one_claim_push(&one, 1, one.c->serial, 0);
+    one_claim_push(&one, 2, one.c->serial, 0);
+    one_claim_expect_no_event(&one);
+    assert_int_equal(take_request(HF_QUORUM_COMMIT)->token, 1);
+    one.now += 5;
+    reply(1, HF_QUORUM_OK);
+    reply(2, HF_QUORUM_OK);
+    event = take_event(HF_COORDINATOR_GRANTED);
+    assert_int_equal(event.token, 1);
+    assert_true(event.sent == one.now - 5);
 }
 
 /* LK-23: a claim that had votes has died between its phases. */
@@ -1733,6 +1766,7 @@ int main(void)
         CASE(the_earliest_anchor_of_the_votes_counts),
         CASE(an_unknown_anchor_is_the_first_ask_of_the_number),
         CASE(a_vote_without_an_anchor_counts_from_the_first_ask),
+        CASE(a_grant_by_an_old_vote_is_committed_first),
         CASE(a_stuck_vote_is_passed_over),
         CASE(an_old_vote_next_to_a_young_one_is_not_stuck),
         CASE(a_key_that_is_handed_over_is_not_taken),

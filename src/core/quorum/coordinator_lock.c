@@ -114,6 +114,28 @@ static void grant_key(struct hf_coordinator *c)
     c->ops->event(c->arg, c, &event);
 }
 
+/* Returns true if a vote was given long before the others, so that its lease
+ * ends soon, or has ended. */
+static bool has_old_vote(const struct hf_coordinator *c)
+{
+    hf_time earliest = HF_NEVER, latest = 0;
+
+    for (unsigned i = 0; i < c->common->quorum.masters; i++) {
+        uint32_t age_ms;
+        hf_time base;
+
+        if (!(c->replied >> i & 1) || c->replies[i].kind != HF_QUORUM_VOTE)
+            continue;
+        base = vote_base(c, &c->replies[i], &age_ms);
+        base = hf_time_add(base, age_ms);
+        if (base < earliest)
+            earliest = base;
+        if (base > latest)
+            latest = base;
+    }
+    return latest - earliest > c->lease_ms / 2;
+}
+
 /* ---- Decisions ----------------------------------------------------------*/
 
 /* Returns true if a master keeps the key, which is free, for a claim that is
@@ -365,7 +387,10 @@ void hf_coordinator_decide_ask(struct hf_coordinator *c, hf_time now, bool last)
         others += (c->replied >> i & 1) && !is_fast;
     }
     if (fast >= quorum->fast) {
-        grant_key(c);
+        if (has_old_vote(c))
+            hf_coordinator_commit(c, now); /* all leases start again */
+        else
+            grant_key(c);
         return;
     }
     /* Without a chance for a fast quorum, a majority need not wait. */
