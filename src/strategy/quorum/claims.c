@@ -758,6 +758,12 @@ static void deliver_reply(struct hf_voting_claim *claim, unsigned master,
     settle_claim(claim);
 }
 
+bool hf_voting_claims_has(const struct hf_voting *voting, uint64_t id)
+{
+    return hf_map_find(&voting->claims_by_number, hf_map_hash_number(id)) !=
+           NULL;
+}
+
 bool hf_voting_claims_on_reply(struct hf_voting *voting, unsigned master,
                                uint64_t id, const struct hf_quorum_reply *reply)
 {

@@ -342,27 +342,45 @@ static void on_push(struct hf_voting_master *master,
 
 _Static_assert(sizeof(struct hf_claim_id) == HF_MUX_CLAIM_SIZE, "VOTE");
 
+/* Decode the reply to a message of the quorum protocol. Returns what is wrong
+ * with it, or NULL. */
+static const char *read_quorum_reply(struct hf_quorum_reply *quorum,
+                                     const struct hf_resp_message *message)
+{
+    struct hf_mux_reply reply;
+
+    if (hf_mux_reply_decode(&reply, HF_VERB_QUORUM, message))
+        return "the master sent a malformed reply";
+    if (reply.err)
+        return "the master refused a message";
+    return hf_message_decode_reply(quorum, reply.result)
+               ? "the master sent a malformed reply"
+               : NULL;
+}
+
+/* If the sender has ended, the message may be of any kind: a LIST or a local
+ * READ that was given up is still answered. */
 static void on_link_message(struct hf_net_link *link, uint64_t id,
                             const struct hf_resp_message *message)
 {
     struct hf_voting_master *master = master_of(link);
-    struct hf_quorum_reply quorum;
-    struct hf_mux_reply reply;
+    struct hf_voting *voting = master->voting;
+    struct hf_quorum_reply reply;
+    const char *fault;
 
-    if (id == 0)
+    if (id == 0) {
         on_push(master, message);
-    else if (hf_voting_rounds_on_local(master->voting, master->index, id,
-                                       message) ||
-             hf_voting_list_on_page(master->voting, master->index, id, message))
-        ;
-    else if (hf_mux_reply_decode(&reply, HF_VERB_QUORUM, message))
-        lose_master(master, "the master sent a malformed reply");
-    else if (reply.err)
-        lose_master(master, "the master refused a message");
-    else if (hf_message_decode_reply(&quorum, reply.result))
-        lose_master(master, "the master sent a malformed reply");
-    else
-        on_quorum_reply(master, id, &quorum);
+        return;
+    }
+    if (hf_voting_rounds_on_local(voting, master->index, id, message) ||
+        hf_voting_list_on_page(voting, master->index, id, message))
+        return;
+    fault = read_quorum_reply(&reply, message);
+    if (!fault)
+        on_quorum_reply(master, id, &reply);
+    else if (hf_voting_claims_has(voting, id) ||
+             hf_voting_rounds_has(voting, id))
+        lose_master(master, fault);
 }
 
 void hf_voting_masters_send(struct hf_voting *voting, unsigned index,

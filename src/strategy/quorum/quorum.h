@@ -128,6 +128,9 @@ void hf_voting_claims_submit(struct hf_voting *voting,
 bool hf_voting_claims_cancel(struct hf_voting *voting,
                              struct hf_request *request);
 
+/* Returns true if the messages of a claim have this id. */
+bool hf_voting_claims_has(const struct hf_voting *voting, uint64_t id);
+
 /* Deliver a reply to the sender `id`. Returns false if no claim has this id. */
 bool hf_voting_claims_on_reply(struct hf_voting *voting, unsigned master,
                                uint64_t id,
@@ -166,6 +169,10 @@ void hf_voting_rounds_cancel_check(struct hf_voting *voting, const void *arg);
 
 bool hf_voting_rounds_cancel(struct hf_voting *voting,
                              struct hf_request *request);
+
+/* Returns true if the messages of a round, other than a local READ, have this
+ * id. */
+bool hf_voting_rounds_has(const struct hf_voting *voting, uint64_t id);
 bool hf_voting_rounds_on_reply(struct hf_voting *voting, unsigned master,
                                uint64_t id,
                                const struct hf_quorum_reply *reply);

@@ -371,6 +371,11 @@ bool hf_voting_rounds_cancel(struct hf_voting *voting,
 
 /* ---- Input --------------------------------------------------------------*/
 
+bool hf_voting_rounds_has(const struct hf_voting *voting, uint64_t id)
+{
+    return find_round(voting, id, false) != NULL;
+}
+
 bool hf_voting_rounds_on_reply(struct hf_voting *voting, unsigned master,
                                uint64_t id, const struct hf_quorum_reply *reply)
 {
