@@ -96,8 +96,11 @@ static void make_request(struct hf_coordinator *c,
         .number = c->number,
         .token = c->token,
         .serial = c->serial,
-        .lease_ms = c->lease_ms,
     };
+    /* A master that refuses the lease as too long refuses the request, so one
+     * that does not need it goes without. */
+    if (request->kind != HF_QUORUM_PREPARE && request->kind != HF_QUORUM_END)
+        request->lease_ms = c->lease_ms;
     if (request->kind == HF_QUORUM_ASK) {
         request->fast = c->fast;
         request->queue = c->queue;
