@@ -24,6 +24,9 @@
  * are forgotten: their ENDs were sent, and will be executed. */
 #define LINGERING_MAX 64
 
+/* Marks a command that was begun: a further copy of it is a repetition. */
+#define SESSION 1
+
 enum slot {
     SLOT_LOCK,
     SLOT_RENEW,
@@ -56,7 +59,9 @@ struct hf_voting_claim {
     enum hf_err refusal;      /* of a LOCK whose request was answered */
     uint32_t position;        /* when it was queued; it may only be lower now */
     uint64_t update_sequence; /* of the UPDATE that is under way */
-    hf_time lapses_at;        /* the lease has expired by then */
+    uint64_t updated_sequence; /* of the last one that was decided, */
+    enum hf_err update_result; /* and its result */
+    hf_time lapses_at;         /* the lease has expired by then */
     struct hf_push_grant grant;
 };
 
@@ -366,17 +371,22 @@ static void on_refused(struct hf_voting_claim *claim, enum hf_err err)
         answer_slot(claim, SLOT_RENEW, err, refusal_text(err));
 }
 
-static void on_lost(struct hf_voting_claim *claim)
-{
-    claim->update_sequence = 0;
-    answer_slot(claim, SLOT_RENEW, HF_ENOTHELD, NULL);
-    answer_slot(claim, SLOT_UPDATE, HF_ENOTHELD, NULL);
-}
-
+/* Remember the result: if the request was answered with HF_EINDOUBT, the client
+ * repeats it. */
 static void on_updated(struct hf_voting_claim *claim, enum hf_err err)
 {
+    if (claim->update_sequence == 0)
+        return;
+    claim->updated_sequence = claim->update_sequence;
+    claim->update_result = err;
     claim->update_sequence = 0;
     answer_slot(claim, SLOT_UPDATE, err, NULL);
+}
+
+static void on_lost(struct hf_voting_claim *claim)
+{
+    answer_slot(claim, SLOT_RENEW, HF_ENOTHELD, NULL);
+    on_updated(claim, HF_ENOTHELD);
 }
 
 static void on_event(void *arg, struct hf_coordinator *coordinator,
@@ -570,19 +580,40 @@ static void start_lock(struct hf_voting_claim *claim,
 static void start_update(struct hf_voting_claim *claim,
                          struct hf_request *request)
 {
-    const struct hf_command *command = &request->command;
+    struct hf_command *command = &request->command;
     enum hf_err err;
 
-    claim->slots[SLOT_UPDATE] = request;
-    if (claim->update_sequence == command->sequence)
-        return; /* an earlier copy is under way */
     hf_coordinator_abandon_update(claim->coordinator);
-    claim->update_sequence = command->sequence;
+    claim->update_sequence = 0;
     err = hf_coordinator_update(
         claim->coordinator, hf_net_now(&claim->voting->net),
         command->has_expected ? &command->expected : NULL, command->value);
-    if (err)
-        on_updated(claim, err);
+    if (err) {
+        hf_voting_answer(claim->voting, request, err, hf_err_text(err));
+        return;
+    }
+    claim->slots[SLOT_UPDATE] = request;
+    claim->update_sequence = command->sequence;
+    command->session = SESSION;
+}
+
+/* An UPDATE must not be executed twice: in between, the value may have been
+ * changed by another one, or may not be the expected one any more. So if an
+ * earlier copy is not under way, and its result is not known, the UPDATE stays
+ * in doubt. */
+static void repeat_update(struct hf_voting_claim *claim,
+                          struct hf_request *request)
+{
+    uint64_t sequence = request->command.sequence;
+
+    if (claim->update_sequence == sequence)
+        claim->slots[SLOT_UPDATE] = request;
+    else
+        hf_voting_answer(claim->voting, request,
+                         claim->updated_sequence == sequence
+                             ? claim->update_result
+                             : HF_EINDOUBT,
+                         NULL);
 }
 
 /* Commands that are under way are in doubt: END may be faster or slower. */
@@ -592,6 +623,7 @@ static void start_end(struct hf_voting_claim *claim, struct hf_request *request)
 
     for (enum slot slot = 0; slot < SLOT_END; slot++)
         answer_slot(claim, slot, HF_EINDOUBT, NULL);
+    claim->update_sequence = 0;
     claim->slots[SLOT_END] = request;
     if (claim->has_ended) {
         claim->is_unanswered = false;
@@ -629,6 +661,8 @@ static void start_command(struct hf_voting_claim *claim,
         start_lock(claim, request);
     } else if (slot == SLOT_END) {
         start_end(claim, request);
+    } else if (slot == SLOT_UPDATE && request->command.session > 0) {
+        repeat_update(claim, request);
     } else if (!is_held(claim)) {
         hf_voting_answer(claim->voting, request, HF_ENOTHELD, NULL);
     } else if (slot == SLOT_UPDATE) {
