@@ -541,7 +541,7 @@ static void settle_claim(struct hf_voting_claim *claim)
     }
     let_linger(claim);
     at = hf_coordinator_deadline(claim->coordinator);
-    if (!claim->is_active)
+    if (!claim->is_active && !has_requests(claim))
         at = hf_time_min(at, hf_time_add(claim->lapses_at, 1));
     if (at == HF_NEVER)
         hf_heap_drop(&voting->claim_timers, &claim->timer);
@@ -625,7 +625,7 @@ static void start_end(struct hf_voting_claim *claim, struct hf_request *request)
         answer_slot(claim, slot, HF_EINDOUBT, NULL);
     claim->update_sequence = 0;
     claim->slots[SLOT_END] = request;
-    if (claim->has_ended) {
+    if (claim->has_ended || coordinator->state == HF_COORDINATOR_DONE) {
         claim->is_unanswered = false;
         if (claim->end_sequence != request->command.sequence)
             claim->was_held = claim->was_waiting = false;
