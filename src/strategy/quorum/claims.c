@@ -48,6 +48,7 @@ struct hf_voting_claim {
     struct hf_request *slots[SLOTS];
     struct hf_dlist waiting;  /* requests that wait for a slot, or the check */
     bool is_checking;         /* adopted: the masters are being asked */
+    uint64_t checked_token;   /* about this token */
     bool is_active;           /* counted in voting->active_claims */
     bool was_waiting;         /* when it was ended, it was not granted yet */
     bool was_held;            /* when it was ended, it held the key */
@@ -696,45 +697,70 @@ static void start_waiting(struct hf_voting_claim *claim)
 
 /* ---- Adopted claims -----------------------------------------------------*/
 
+/* CANCEL needs no check: it ends the claim whatever its state is. */
+static bool needs_check(const struct hf_request *request)
+{
+    return request->command.kind != HF_COMMAND_LOCK &&
+           request->command.kind != HF_COMMAND_CANCEL;
+}
+
+/* Answer the requests that wait for the check of this token. */
+static void answer_checked(struct hf_voting_claim *claim, enum hf_err err)
+{
+    struct hf_dlist *link = claim->waiting.next, *next;
+
+    for (; link != &claim->waiting; link = next) {
+        struct hf_request *request =
+            HF_CONTAINER(link, struct hf_request, link);
+
+        next = link->next;
+        if (!needs_check(request) ||
+            request->command.token != claim->checked_token)
+            continue;
+        hf_dlist_remove(link);
+        hf_voting_answer(claim->voting, request, err, NULL);
+    }
+}
+
+static void begin_requests(struct hf_voting_claim *claim);
+
 static void on_checked(void *arg, enum hf_err err)
 {
     struct hf_voting_claim *claim = arg;
-    const struct hf_dlist *first = hf_dlist_first(&claim->waiting);
 
     claim->is_checking = false;
     if (err)
-        answer_waiting(claim, err, NULL);
-    else if (first)
-        hf_coordinator_adopt(
-            claim->coordinator,
-            HF_CONTAINER(first, struct hf_request, link)->command.token);
+        answer_checked(claim, err);
+    else
+        hf_coordinator_adopt(claim->coordinator, claim->checked_token);
     extend_lapse(claim);
-    if (err || !first)
+    if (hf_dlist_is_empty(&claim->waiting))
         free_claim(claim);
+    else if (err)
+        begin_requests(claim);
     else
         settle_claim(claim);
 }
 
-/* ---- Members of the strategy --------------------------------------------*/
-
-/* CANCEL needs no check: it ends the claim whatever its state is. */
-static void begin_claim(struct hf_voting_claim *claim,
-                        struct hf_request *request)
+/* Begin the requests that wait for a claim that is IDLE. */
+static void begin_requests(struct hf_voting_claim *claim)
 {
-    enum hf_command_kind kind = request->command.kind;
+    const struct hf_request *first =
+        HF_CONTAINER(hf_dlist_first(&claim->waiting), struct hf_request, link);
 
-    hf_dlist_push_back(&claim->waiting, &request->link);
-    if (kind != HF_COMMAND_LOCK && kind != HF_COMMAND_CANCEL) {
-        claim->is_checking = true;
-        hf_voting_rounds_check(claim->voting,
-                               (struct hf_key){claim->coordinator->key,
-                                               claim->coordinator->key_size},
-                               &claim->coordinator->id, request->command.token,
-                               on_checked, claim);
+    if (!needs_check(first)) {
+        settle_claim(claim);
         return;
     }
-    settle_claim(claim);
+    claim->is_checking = true;
+    claim->checked_token = first->command.token;
+    hf_voting_rounds_check(
+        claim->voting,
+        (struct hf_key){claim->coordinator->key, claim->coordinator->key_size},
+        &claim->coordinator->id, claim->checked_token, on_checked, claim);
 }
+
+/* ---- Members of the strategy --------------------------------------------*/
 
 void hf_voting_claims_submit(struct hf_voting *voting,
                              struct hf_request *request)
@@ -749,10 +775,12 @@ void hf_voting_claims_submit(struct hf_voting *voting,
         return;
     }
     claim = add_claim(voting, &request->command);
-    if (claim)
-        begin_claim(claim, request);
-    else
+    if (!claim) {
         hf_voting_answer(voting, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+        return;
+    }
+    hf_dlist_push_back(&claim->waiting, &request->link);
+    begin_requests(claim);
 }
 
 bool hf_voting_claims_cancel(struct hf_voting *voting,
