@@ -185,6 +185,7 @@ static void on_hello(struct hf_net_link *link,
         hf_net_link_lose(link, error.code, error.text);
         return;
     }
+    link->hello_ms = hf_time_left(hf_net_now(link->net), link->since);
     enter_state(link, HF_NET_LINK_READY);
     link->ops->ready(link, &hello);
 }

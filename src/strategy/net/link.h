@@ -59,6 +59,7 @@ struct hf_net_link {
     struct hf_buf output;
     struct hf_post flush; /* writes `output` when the turn ends */
     hf_time since;        /* when the present state began */
+    uint32_t hello_ms;    /* how long HELLO took to be answered */
     hf_time received_at;  /* when data last arrived, or was first awaited */
     hf_time sent;         /* when the last request was sent */
     uint64_t ping;        /* id of a PING without a reply; 0: none */

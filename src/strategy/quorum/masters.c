@@ -416,14 +416,12 @@ static void on_link_ready(struct hf_net_link *link,
     struct hf_voting_master *master = master_of(link);
     bool is_first = master->voting->set == 0;
     const char *mismatch = find_mismatch(master, hello);
-    uint32_t ms;
 
     if (mismatch) {
         hf_net_link_lose(link, HF_EUNSUPPORTED, mismatch);
         return;
     }
-    ms = hf_time_left(hf_net_now(link->net), link->since);
-    note_round_trip(master->voting, ms);
+    note_round_trip(master->voting, link->hello_ms);
     note_highest(master->voting, hello->highest);
     hf_net_link_set_up(link);
     master->failures = 0;
