@@ -879,12 +879,11 @@ void hf_voting_claims_fail(struct hf_voting *voting, const struct hf_error *why)
 
         next = link->next;
         fail_slots(claim, HF_EINDOUBT, why->text);
-        if (claim->is_checking) {
-            answer_waiting(claim, HF_EUNAVAIL, why->text);
+        answer_waiting(claim, HF_EUNAVAIL, why->text);
+        if (claim->is_checking)
             free_claim(claim);
-        } else {
+        else
             settle_claim(claim);
-        }
     }
 }
 

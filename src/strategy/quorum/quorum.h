@@ -145,8 +145,8 @@ void hf_voting_claims_on_push(struct hf_voting *voting, unsigned master,
 void hf_voting_claims_on_master(struct hf_voting *voting, unsigned master,
                                 bool is_usable);
 
-/* There is no majority: answer all commands with HF_EINDOUBT. Their claims
- * continue as soon as there is one. */
+/* There is no majority: answer all commands, with HF_EINDOUBT if they have
+ * begun. Their claims continue as soon as there is one. */
 void hf_voting_claims_fail(struct hf_voting *voting,
                            const struct hf_error *why);
 
