@@ -52,7 +52,7 @@ bool hf_voting_masters_have_failed(const struct hf_voting *voting)
 {
     unsigned hopeful = 0;
 
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++)
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++)
         hopeful += !is_free_slot(&voting->masters[i]) &&
                    !has_failed(&voting->masters[i]);
     return voting->set > 0 ? hopeful < voting->common.quorum.majority
@@ -71,7 +71,7 @@ static const struct hf_voting_master *find_quiet(const struct hf_voting *voting)
 static const struct hf_voting_master *find_failed(
     const struct hf_voting *voting)
 {
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         if (voting->masters[i].failures > 0)
             return &voting->masters[i];
     }
@@ -133,7 +133,7 @@ static struct hf_voting_master *find_slot(struct hf_voting *voting,
 {
     struct hf_voting_master *found = NULL;
 
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         struct hf_voting_master *master = &voting->masters[i];
 
         if (master->id == member->id)
@@ -142,35 +142,39 @@ static struct hf_voting_master *find_slot(struct hf_voting *voting,
             hf_bytes_equal(hf_bytes_of(master->address.name), member->address))
             found = master;
     }
-    for (unsigned i = 0; !found && i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; !found && i < HF_VOTING_SLOTS; i++) {
         if (is_reusable(&voting->masters[i]))
             found = &voting->masters[i];
     }
     return found;
 }
 
-/* Make `member` the master `index`. Returns false if its address is malformed
- * or there are too many masters. */
-static bool add_member(struct hf_voting *voting, unsigned index,
+static bool read_address(struct hf_net_address *address,
+                         const struct hf_mux_member *member)
+{
+    return hf_net_address_parse(address, member->address.data,
+                                member->address.size);
+}
+
+/* Make `member` the master `index`. */
+static void add_member(struct hf_voting *voting, unsigned index,
                        const struct hf_mux_member *member)
 {
     struct hf_voting_master *master = find_slot(voting, member);
 
-    if (!master ||
-        (is_free_slot(master) &&
-         !hf_net_address_parse(&master->address, member->address.data,
-                               member->address.size)))
-        return false;
+    HF_ASSERT(master);
+    if (is_free_slot(master))
+        (void)read_address(&master->address, member);
     master->id = member->id;
     master->index = index;
     voting->members[index] = master;
-    return true;
 }
 
 /* Read all masters of `members`. Returns how many there are; 0: malformed. */
 static unsigned read_members(struct hf_bytes members, uint64_t *set,
                              struct hf_mux_member list[HF_QUORUM_MASTERS_MAX])
 {
+    struct hf_net_address address;
     struct hf_mux_member member;
     struct hf_bytes rest;
     unsigned count = 0;
@@ -181,7 +185,8 @@ static unsigned read_members(struct hf_bytes members, uint64_t *set,
         if (!member.is_master)
             continue;
         if (count == HF_QUORUM_MASTERS_MAX || member.id == 0 ||
-            (count > 0 && member.id <= list[count - 1].id))
+            (count > 0 && member.id <= list[count - 1].id) ||
+            !read_address(&address, &member))
             return 0;
         list[count++] = member;
     }
@@ -192,7 +197,7 @@ static unsigned read_members(struct hf_bytes members, uint64_t *set,
  * name of a member, or a node that is not one. */
 static void drop_strangers(struct hf_voting *voting)
 {
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         struct hf_voting_master *master = &voting->masters[i];
 
         if (is_free_slot(master) || master->id > 0)
@@ -238,10 +243,8 @@ static bool learn_members(struct hf_voting_master *master,
             known->id = list[i].id;
     }
     drop_strangers(voting);
-    for (unsigned i = 0; i < count; i++) {
-        if (!add_member(voting, i, &list[i]))
-            return false;
-    }
+    for (unsigned i = 0; i < count; i++)
+        add_member(voting, i, &list[i]);
     hf_copy(voting->cluster, hello->cluster.data, hello->cluster.size);
     voting->cluster[hello->cluster.size] = '\0';
     voting->common.quorum = hf_quorum_of(count);
@@ -477,7 +480,7 @@ static void connect_master(struct hf_voting_master *master)
 
 void hf_voting_masters_start(struct hf_voting *voting)
 {
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         struct hf_voting_master *master = &voting->masters[i];
 
         master->voting = voting;
@@ -492,7 +495,7 @@ void hf_voting_masters_start(struct hf_voting *voting)
 
 void hf_voting_masters_close(struct hf_voting *voting)
 {
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         if (voting->masters[i].voting)
             hf_net_link_close(&voting->masters[i].link);
     }
@@ -515,7 +518,7 @@ void hf_voting_masters_tick(struct hf_voting *voting)
 {
     hf_time now = hf_net_now(&voting->net);
 
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         if (!is_free_slot(&voting->masters[i]))
             tick_master(&voting->masters[i], now);
     }
@@ -525,7 +528,7 @@ hf_time hf_voting_masters_deadline(const struct hf_voting *voting)
 {
     hf_time at = HF_NEVER;
 
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++) {
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++) {
         const struct hf_voting_master *master = &voting->masters[i];
 
         if (is_free_slot(master))

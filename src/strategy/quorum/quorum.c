@@ -170,7 +170,7 @@ static enum hf_err init_voting(struct hf_voting *voting, struct hf_host *host,
 
 static void flush_links(struct hf_voting *voting)
 {
-    for (unsigned i = 0; i < HF_QUORUM_MASTERS_MAX; i++)
+    for (unsigned i = 0; i < HF_VOTING_SLOTS; i++)
         hf_net_link_flush(&voting->masters[i].link);
 }
 

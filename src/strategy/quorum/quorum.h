@@ -27,6 +27,10 @@ extern const struct hf_strategy hf_strategy_quorum;
 
 #define HF_VOTING_CLUSTER_SIZE 65 /* a cluster id in hex, with its NUL */
 
+/* An address of the URL that turns out to be no member's occupies its slot until
+ * its name is resolved, so there is one for each of them and for each member. */
+#define HF_VOTING_SLOTS (2 * HF_QUORUM_MASTERS_MAX)
+
 struct hf_voting;
 
 /* The connection to one master. */
@@ -48,7 +52,7 @@ struct hf_voting {
     struct hf_net_addresses seeds; /* the masters of the URL */
 
     /* masters.c */
-    struct hf_voting_master masters[HF_QUORUM_MASTERS_MAX];  /* in any order */
+    struct hf_voting_master masters[HF_VOTING_SLOTS];        /* in any order */
     struct hf_voting_master *members[HF_QUORUM_MASTERS_MAX]; /* by index */
     uint64_t set; /* number of the set of members; 0: not known yet */
     char cluster[HF_VOTING_CLUSTER_SIZE];
