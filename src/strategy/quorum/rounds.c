@@ -252,16 +252,22 @@ static bool has_all(const struct hf_voting_round *round)
 }
 
 /* A FORCE is done if a majority has executed it. Otherwise the reports, which
- * the masters made after they had executed it, say why. */
+ * the masters made after they had executed it, say why. If the lock is gone, and
+ * some masters have executed the FORCE, it is in doubt what has ended the
+ * lock. */
 static void decide_force(struct hf_voting_round *round,
                          const struct hf_verdict *verdict)
 {
+    bool is_gone =
+        verdict->kind == HF_VERDICT_FREE ||
+        (verdict->kind == HF_VERDICT_HELD && verdict->token != round->token);
+
     if (count_bits(round->forced) >= round->voting->common.quorum.majority)
         end_round(round, HF_OK, NULL);
-    else if (round->forced == 0 && verdict->kind != HF_VERDICT_UNDECIDED &&
-             (verdict->kind == HF_VERDICT_FREE ||
-              verdict->token != round->token))
+    else if (is_gone && round->forced == 0)
         end_round(round, mismatch_error(verdict), NULL);
+    else if (is_gone && has_all(round))
+        end_round(round, HF_EINDOUBT, NULL);
     else if (has_all(round))
         ask_again_later(round);
 }
