@@ -187,6 +187,8 @@ bool hf_voting_list_on_page(struct hf_voting *voting, unsigned master,
 
     if (!list)
         return false;
+    if (!(list->awaited >> master & 1))
+        return true; /* its list is complete */
     err = hf_mux_reply_decode(&reply, HF_VERB_LIST, message);
     if (!err)
         err = add_page(&list->parts[master], &reply);

@@ -371,6 +371,8 @@ static void on_link_message(struct hf_net_link *link, uint64_t id,
     struct hf_quorum_reply reply;
     const char *fault;
 
+    if (link->state != HF_NET_LINK_UP)
+        return; /* pushed before it has said which master it is */
     if (id == 0) {
         on_push(master, message);
         return;
