@@ -7,10 +7,12 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 
-from cases import (HOLDFAST, Running, TooSlow, alive, case, check,
+from cases import (HOLDFAST, LONG, Running, TooSlow, alive, case, check,
                    environment, equal, lasting, main, read, run)
 from clusters import cluster, status_of_server
 
@@ -483,6 +485,94 @@ def doctor_says_how_locks_are_lost():
         ended = run('doctor', url)
         check('3 of 3 usable' in ended.out, ended)
         check('restart one master at a time' in ended.out, ended)
+
+
+# ---- masters that do not count
+
+
+def copy_bytes(source, sink):
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+def serve_forwards(server, target):
+    with contextlib.suppress(OSError):
+        while True:
+            link = server.accept()[0]
+            other = socket.create_connection(target)
+            for pair in ((link, other), (other, link)):
+                threading.Thread(target=copy_bytes, args=pair,
+                                 daemon=True).start()
+
+
+@contextlib.contextmanager
+def forward(address, target):
+    """Let the master at `target` answer at `address`, too."""
+    with socket.create_server(address) as server:
+        threading.Thread(target=serve_forwards, args=[server, target],
+                         daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def refused_lock(c, *targets):
+    """The error of a lock if masters 2 and 3 are replaced by `targets`."""
+    with forward(c.client(2), targets[0]), forward(c.client(3), targets[1]):
+        ended = run('lock', '--no-wait', '--url',
+                    f'quorum://127.0.0.1:{c.client(1)[1]}', 'k', wanted=64)
+    check('1 of 3 masters are usable' in ended.err, ended)
+    return ended.err
+
+
+# Otherwise it would be a majority alone.
+@case
+def a_master_that_answers_at_three_addresses_counts_once():
+    with cluster() as c:
+        quorum(c)
+        c.kill(2, 3)
+        said = refused_lock(c, c.client(1), c.client(1))
+        check('another master answers at this address' in said, said)
+
+
+@case
+def masters_of_another_cluster_do_not_count():
+    with cluster() as c, cluster() as other:
+        quorum(c)
+        quorum(other)
+        c.kill(2, 3)
+        said = refused_lock(c, other.client(2), other.client(3))
+        check('belongs to another cluster' in said, said)
+
+
+@case
+def masters_that_are_quiet_do_not_count():
+    with cluster() as c:
+        url = quorum(c, '--lease-max', '1h').out.strip()
+        c.kill(2, 3)
+        waiting = Running('cluster', 'up', '--dir', c.dir, env=c.env)
+        check('are quiet for ' in waiting.process.stderr.readline().decode())
+        ended = run('lock', '--no-wait', '--url', url, 'k', wanted=80)
+        check('decides nothing' in ended.err, ended)
+        check('1 of 3 masters are usable' in ended.err, ended)
+
+
+# The master that stands still has missed the release.
+@case
+def a_list_shows_what_a_majority_holds():
+    with cluster() as c:
+        url, pids = quorum(c, '--lease-max', '1h').out.strip(), c.pids()
+        held = run('lock', '--ttl', LONG, '--url', url, 'k').out.split()
+        run('renew', '--ttl', LONG, '--url', url, *held)
+        os.kill(pids[3], signal.SIGSTOP)
+        run('unlock', '--url', url, *held)
+        os.kill(pids[3], signal.SIGCONT)
+        equal([node['held'] for node in c.status()['nodes']], [0, 0, 1])
+        equal(run('ls', '--url', url, '--json').out, '')
 
 
 if __name__ == '__main__':

@@ -268,6 +268,21 @@ static void an_expired_vote_is_passed_to_the_first_waiter(void **state)
     assert_true(is_voted_for(2, 6));
 }
 
+/* No timer ends a promise: what was sent under a lower number may still be on
+ * its way. */
+static void an_expired_vote_leaves_its_promise(void **state)
+{
+    (void)state;
+    assert_int_equal(send(one_ask(1, 5)), HF_QUORUM_VOTE);
+    assert_int_equal(send(one_prepare(2, 8)), HF_QUORUM_PROMISE);
+    one_advance(&one, ONE_LEASE_MS);
+    assert_false(one_report(&one).has_vote);
+    assert_int_equal(one_report(&one).promised, 8);
+    assert_int_equal(send(one_ask(3, 7)), HF_QUORUM_LOW);
+    assert_int_equal(send(one_commit(1, 5)), HF_QUORUM_LOW);
+    assert_int_equal(send(one_commit(2, 8)), HF_QUORUM_OK);
+}
+
 /* It keeps its ticket, and so its position. */
 static void a_waiter_with_a_low_number_is_asked_for_a_higher_one(void **state)
 {
@@ -1344,6 +1359,7 @@ int main(void)
         CASE(a_repeated_ask_of_a_waiter_keeps_its_position),
         CASE(an_expired_lease_is_passed_to_the_first_waiter),
         CASE(an_expired_vote_is_passed_to_the_first_waiter),
+        CASE(an_expired_vote_leaves_its_promise),
         CASE(a_waiter_with_a_low_number_is_asked_for_a_higher_one),
         CASE(a_waiter_that_does_not_ask_again_is_passed_over),
         CASE(a_waiter_without_a_connection_is_passed_over),
