@@ -76,11 +76,8 @@ static void on_client_forced(void *arg, uint64_t number, uint64_t token)
 static void on_applied(void *arg)
 {
     struct hf_clients *clients = arg;
-    struct hf_dlist *link = clients->watching.next;
 
-    for (; link != &clients->watching; link = link->next)
-        hf_serve_conn_set_streaming(
-            &HF_CONTAINER(link, struct hf_conn, in_watching)->serve);
+    hf_serve_watch_notify(&clients->server);
 }
 
 static void restore_conns(struct hf_dlist *conns)
@@ -90,7 +87,7 @@ static void restore_conns(struct hf_dlist *conns)
     for (; link != conns; link = link->next) {
         struct hf_conn *conn = HF_CONTAINER(link, struct hf_conn, serve.link);
 
-        hf_conn_watch_on_restored(conn);
+        hf_serve_watch_seek(&conn->serve, &hf_conn_store(conn)->history);
         hf_conn_list_on_restored(conn);
     }
 }
@@ -192,7 +189,6 @@ struct hf_clients *hf_clients_new(const struct hf_clients_opts *opts)
     hf_server_init(&clients->server, &server_opts);
     hf_hex_encode(clients->cluster, opts->cluster.bytes,
                   sizeof(opts->cluster.bytes));
-    hf_dlist_init(&clients->watching);
     hf_dlist_init(&clients->orphans);
     return clients;
 }
@@ -229,7 +225,6 @@ void hf_clients_free(struct hf_clients *clients)
     free_orphans(clients);
     hf_list_cursors_clear(&clients->cursors);
     HF_ASSERT(clients->unanswered == 0);
-    HF_ASSERT(clients->watch_bytes == 0);
     hf_heap_fini(&clients->waits);
     free(clients);
 }

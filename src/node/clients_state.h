@@ -10,7 +10,6 @@
  *     conn_wait.c         a plain LOCK while it waits in a queue
  *     conn_read.c         READ and LOOKUP
  *     conn_list.c         LIST, in pages
- *     conn_watch.c        WATCH
  *     report.c            HELLO, INFO and STATUS
  *     clients_node.c      access to struct hf_node */
 #ifndef HF_NODE_CLIENTS_STATE_H
@@ -20,19 +19,18 @@
 #include "node/list_cursors.h"
 #include "node/requests.h"
 #include "serve/reply.h"
+#include "serve/watch.h"
 
 struct hf_clients {
     struct hf_server server;
     struct hf_clients_opts opts;
     char cluster[2 * sizeof(struct hf_log_cluster) + 1]; /* hex */
-    struct hf_dlist watching; /* connections with watches */
-    struct hf_dlist orphans;  /* ops whose connection is closed */
-    struct hf_heap waits;     /* claims of plain clients, by their timer */
-    size_t wait_count;        /* allocated claims; `waits` has room for all */
-    size_t list_count;        /* LISTs in progress */
-    size_t unanswered;  /* bytes of all ops, and of the commands of claims */
-    size_t watch_bytes; /* of all watches */
-    uint64_t drawn;     /* 64-bit words drawn so far, two for each nonce */
+    struct hf_dlist orphans; /* ops whose connection is closed */
+    struct hf_heap waits;    /* claims of plain clients, by their timer */
+    size_t wait_count;       /* allocated claims; `waits` has room for all */
+    size_t list_count;       /* LISTs in progress */
+    size_t unanswered; /* bytes of all ops, and of the commands of claims */
+    uint64_t drawn;    /* 64-bit words drawn so far, two for each nonce */
     struct hf_list_cursors cursors;
 };
 
@@ -40,14 +38,11 @@ struct hf_conn_claim;
 
 struct hf_conn {
     struct hf_serve_conn serve; /* first: see hf_service_ops.conn_size */
-    struct hf_dlist in_watching;
     struct hf_clients *clients;
     struct hf_dlist ops;       /* in order of arrival */
     struct hf_dlist confirmed; /* reads to answer; op_count includes them */
     uint32_t op_count;
-    size_t unanswered; /* its part of clients->unanswered */
-    size_t watch_bytes;
-    struct hf_dlist watches;
+    size_t unanswered;     /* its part of clients->unanswered */
     struct hf_dlist lists; /* LISTs in progress */
     uint32_t list_count;
     uint64_t session;            /* 0: none */
@@ -71,6 +66,10 @@ static inline struct hf_conn *hf_conn_of(const struct hf_serve_conn *serve)
 struct hf_conn *hf_conn_find(const struct hf_clients *clients, uint64_t number);
 hf_time hf_conn_now(const struct hf_conn *conn);
 struct hf_store *hf_conn_store(const struct hf_conn *conn);
+
+/* Start a watch and reply to its request, like hf_serve_watch_start(). */
+enum hf_err hf_conn_watch(struct hf_conn *conn,
+                          const struct hf_mux_request *request);
 
 /* These are members of struct hf_service_ops. */
 void hf_conn_init(struct hf_serve_conn *serve);
@@ -214,19 +213,6 @@ enum hf_err hf_conn_list_start(struct hf_conn *conn,
 unsigned hf_conn_list_continue(struct hf_conn *conn, unsigned max);
 void hf_conn_list_on_restored(struct hf_conn *conn);
 void hf_conn_list_free(struct hf_conn *conn);
-
-/* ---- conn_watch.c -------------------------------------------------------*/
-
-/* Can fail with HF_EINVAL if the connection has a watch with this number, with
- * HF_ELIMIT or HF_ENOMEM. */
-enum hf_err hf_conn_watch_add(struct hf_conn *conn,
-                              const struct hf_mux_request *request);
-void hf_conn_watch_remove(struct hf_conn *conn, uint64_t number);
-void hf_conn_watch_remove_all(struct hf_conn *conn);
-
-/* Write events of the watches; otherwise like hf_conn_list_continue(). */
-unsigned hf_conn_watch_continue(struct hf_conn *conn, unsigned max);
-void hf_conn_watch_on_restored(struct hf_conn *conn);
 
 /* ---- report.c -----------------------------------------------------------*/
 

@@ -21,6 +21,15 @@ struct hf_store *hf_conn_store(const struct hf_conn *conn)
     return hf_clients_store(conn->clients->opts.node);
 }
 
+enum hf_err hf_conn_watch(struct hf_conn *conn,
+                          const struct hf_mux_request *request)
+{
+    const struct hf_store *store = hf_conn_store(conn);
+
+    return hf_serve_watch_start(&conn->serve, &store->history,
+                                store->table.index, request);
+}
+
 void hf_conn_init(struct hf_serve_conn *serve)
 {
     struct hf_conn *conn = hf_conn_of(serve);
@@ -28,7 +37,6 @@ void hf_conn_init(struct hf_serve_conn *serve)
     conn->clients = hf_clients_of(serve->server);
     hf_dlist_init(&conn->ops);
     hf_dlist_init(&conn->confirmed);
-    hf_dlist_init(&conn->watches);
     hf_dlist_init(&conn->lists);
 }
 
@@ -59,7 +67,6 @@ void hf_conn_fini(struct hf_serve_conn *serve)
     struct hf_conn *conn = hf_conn_of(serve);
 
     end_requests(conn);
-    hf_conn_watch_remove_all(conn);
     hf_conn_list_free(conn);
     hf_conn_claim_free(conn);
 }
@@ -108,7 +115,8 @@ unsigned hf_conn_stream(struct hf_serve_conn *serve)
     size_t before = serve->output.size;
 
     work += hf_conn_list_continue(conn, HF_CLIENT_WORK / 2);
-    work += hf_conn_watch_continue(conn, HF_CLIENT_WORK / 2);
+    work += hf_serve_watch_continue(serve, &hf_conn_store(conn)->history,
+                                    HF_CLIENT_WORK / 2);
     work += (unsigned)((serve->output.size - before) / 64);
     return work;
 }

@@ -273,20 +273,6 @@ static enum hf_err list_keys(struct hf_conn *conn,
     return hf_conn_list_start(conn, request);
 }
 
-static enum hf_err watch_keys(struct hf_conn *conn,
-                              const struct hf_mux_request *request)
-{
-    const struct hf_mux_reply reply = {
-        .id = request->id,
-        .index = hf_conn_store(conn)->table.index,
-    };
-    enum hf_err err = hf_conn_watch_add(conn, request);
-
-    if (!err)
-        hf_serve_reply_mux(&conn->serve, &reply, HF_VERB_WATCH);
-    return err;
-}
-
 /* ---- Requests -----------------------------------------------------------*/
 
 static enum hf_err execute_request(struct hf_conn *conn,
@@ -306,11 +292,11 @@ static enum hf_err execute_request(struct hf_conn *conn,
     case HF_VERB_LIST:
         return list_keys(conn, request);
     case HF_VERB_WATCH:
-        return watch_keys(conn, request);
+        return hf_conn_watch(conn, request);
     case HF_VERB_QUORUM:
         return HF_EUNSUPPORTED;
     default: /* UNWATCH */
-        hf_conn_watch_remove(conn, request->watch);
+        hf_serve_watch_remove(&conn->serve, request->watch);
         hf_serve_reply_mux_done(&conn->serve, request->id);
         return HF_OK;
     }

@@ -210,15 +210,10 @@ static void start_watch(struct hf_conn *conn, struct hf_arguments *args)
         hf_serve_reply_error(&conn->serve, HF_EINVAL, args->cause);
         return;
     }
-    err = hf_conn_watch_add(conn, &request);
-    if (err) {
+    err = hf_conn_watch(conn, &request);
+    if (err)
         hf_serve_reply_error(&conn->serve, err,
                              hf_op_refusal_text(err, HF_VERB_WATCH));
-        return;
-    }
-    hf_resp_write_integer(&conn->serve.output,
-                          (int64_t)hf_conn_store(conn)->table.index);
-    hf_serve_conn_wrote(&conn->serve);
 }
 
 /* ---- Connections --------------------------------------------------------*/
@@ -277,7 +272,7 @@ void hf_conn_execute_plain(struct hf_serve_conn *serve, enum hf_verb verb,
         start_watch(conn, args);
         break;
     case HF_VERB_UNWATCH:
-        hf_conn_watch_remove_all(conn);
+        hf_serve_watch_remove_all(serve);
         hf_serve_reply_ok(serve);
         break;
     case HF_VERB_DEBUG:

@@ -74,8 +74,6 @@ static void add_clients(struct hf_buf *text, const struct hf_clients *clients)
     hf_text_count(text, "unanswered_bytes", clients->unanswered);
     hf_text_count(text, "unanswered_bytes_max", HF_UNANSWERED_MAX);
     hf_server_add_bytes(&clients->server, text);
-    hf_text_count(text, "watch_bytes", clients->watch_bytes);
-    hf_text_count(text, "watch_bytes_max", HF_WATCHES_BYTES);
     hf_server_add_counters(&clients->server, text);
 }
 

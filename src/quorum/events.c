@@ -40,7 +40,7 @@ static void add_event(struct hf_quorum_node *node,
     };
 
     hf_history_add(&node->history, &event);
-    hf_quorum_watch_notify(node);
+    hf_serve_watch_notify(&node->server);
 }
 
 /* How the lease or the vote of `before` has ended. */

@@ -93,7 +93,6 @@ enum hf_err hf_quorum_node_new(const struct hf_quorum_node_opts *opts,
     HF_ASSERT(hf_members_find(&made->members, made->id));
     hf_hex_encode(made->cluster, made->members.cluster,
                   sizeof(made->members.cluster));
-    hf_dlist_init(&made->watching);
     init_master(made, opts);
     init_server(made, opts);
     hf_members_write(&made->members, &made->member_text);
@@ -115,7 +114,6 @@ void hf_quorum_node_free(struct hf_quorum_node *node)
         return;
     hf_server_fini(&node->server); /* frees lists, which walk over records */
     HF_ASSERT(node->list_count == 0);
-    HF_ASSERT(node->watch_bytes == 0);
     hf_master_fini(&node->master);
     hf_history_fini(&node->history);
     hf_buf_fini(&node->member_text);

@@ -54,8 +54,6 @@ void hf_quorum_report_info(struct hf_server *server, struct hf_buf *text)
     add_master_lines(text, node);
     hf_server_add_connections(server, text);
     hf_server_add_bytes(server, text);
-    hf_text_count(text, "watch_bytes", node->watch_bytes);
-    hf_text_count(text, "watch_bytes_max", HF_WATCHES_BYTES);
     hf_server_add_counters(server, text);
 }
 

@@ -64,18 +64,12 @@ static const char *quorum_refusal_text(enum hf_err err, enum hf_verb verb)
                : "too many lists are running";
 }
 
-static enum hf_err add_mux_watch(struct hf_serve_conn *conn,
-                                 const struct hf_mux_request *request)
+static enum hf_err watch_master(struct hf_serve_conn *conn,
+                                const struct hf_mux_request *request)
 {
-    const struct hf_mux_reply reply = {
-        .id = request->id,
-        .index = hf_quorum_node_of(conn)->index,
-    };
-    enum hf_err err = hf_quorum_watch_add(conn, request);
+    const struct hf_quorum_node *node = hf_quorum_node_of(conn);
 
-    if (!err)
-        hf_serve_reply_mux(conn, &reply, HF_VERB_WATCH);
-    return err;
+    return hf_serve_watch_start(conn, &node->history, node->index, request);
 }
 
 static enum hf_err read_mux(struct hf_serve_conn *conn,
@@ -100,9 +94,9 @@ static enum hf_err execute_quorum_request(struct hf_serve_conn *conn,
     case HF_VERB_LIST:
         return read_mux(conn, request);
     case HF_VERB_WATCH:
-        return add_mux_watch(conn, request);
+        return watch_master(conn, request);
     case HF_VERB_UNWATCH:
-        hf_quorum_watch_remove(conn, request->watch);
+        hf_serve_watch_remove(conn, request->watch);
         hf_serve_reply_mux_done(conn, request->id);
         return HF_OK;
     default:
@@ -182,15 +176,10 @@ static void watch_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
         hf_serve_reply_error(conn, HF_EINVAL, args->cause);
         return;
     }
-    err = hf_quorum_watch_add(conn, &request);
-    if (err) {
+    err = watch_master(conn, &request);
+    if (err)
         hf_serve_reply_error(conn, err,
                              quorum_refusal_text(err, HF_VERB_WATCH));
-        return;
-    }
-    hf_resp_write_integer(&conn->output,
-                          (int64_t)hf_quorum_node_of(conn)->index);
-    hf_serve_conn_wrote(conn);
 }
 
 static void debug_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
@@ -224,7 +213,7 @@ static void execute_quorum_plain(struct hf_serve_conn *conn, enum hf_verb verb,
         watch_plain(conn, args);
         break;
     case HF_VERB_UNWATCH:
-        hf_quorum_watch_remove_all(conn);
+        hf_serve_watch_remove_all(conn);
         hf_serve_reply_ok(conn);
         break;
     case HF_VERB_DEBUG:
@@ -241,7 +230,6 @@ static void init_conn(struct hf_serve_conn *serve)
 {
     struct hf_quorum_conn *conn = hf_quorum_conn_of(serve);
 
-    hf_dlist_init(&conn->watches);
     hf_dlist_init(&conn->lists);
 }
 
@@ -249,7 +237,6 @@ static void fini_conn(struct hf_serve_conn *conn)
 {
     struct hf_quorum_node *node = hf_quorum_node_of(conn);
 
-    hf_quorum_watch_remove_all(conn);
     hf_quorum_list_free(conn);
     hf_master_disconnect(&node->master, node->now, conn->number);
 }
@@ -268,7 +255,8 @@ static unsigned stream_output(struct hf_serve_conn *conn)
     size_t before = conn->output.size;
     unsigned work = hf_quorum_list_continue(conn, HF_CLIENT_WORK / 2);
 
-    work += hf_quorum_watch_continue(conn, HF_CLIENT_WORK / 2);
+    work += hf_serve_watch_continue(conn, &hf_quorum_node_of(conn)->history,
+                                    HF_CLIENT_WORK / 2);
     return work + (unsigned)((conn->output.size - before) / 64);
 }
 

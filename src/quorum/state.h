@@ -4,16 +4,14 @@
  *     service.c     the requests of clients
  *     read.c        READ: what this master knows of a key
  *     list.c        LIST, in pages
- *     watch.c       WATCH
  *     events.c      changes of the master as events
  *     report.c      STATUS, INFO and DEBUG */
 #ifndef HF_QUORUM_STATE_H
 #define HF_QUORUM_STATE_H
 
-#include "core/history.h"
 #include "core/quorum/master.h"
 #include "quorum/node.h"
-#include "serve/conn.h"
+#include "serve/watch.h"
 
 /* What a master shows of a key. A vote counts like a lease: the claims that a
  * fast quorum has granted have nothing else. */
@@ -48,8 +46,6 @@ struct hf_quorum_node {
     uint64_t index;                          /* of the newest event */
     const struct hf_quorum_request *request; /* being executed, or NULL */
     struct hf_quorum_view before;            /* the record that changes next */
-    struct hf_dlist watching;                /* connections with watches */
-    size_t watch_bytes;                      /* of all watches */
 
     size_t list_count; /* LISTs in progress */
     uint64_t messages; /* QUORUM requests since the start */
@@ -58,10 +54,7 @@ struct hf_quorum_node {
 
 struct hf_quorum_conn {
     struct hf_serve_conn serve; /* first */
-    struct hf_dlist in_watching;
-    struct hf_dlist watches;
-    size_t watch_bytes;
-    struct hf_dlist lists; /* LISTs in progress */
+    struct hf_dlist lists;      /* LISTs in progress */
     uint32_t list_count;
 };
 
@@ -125,21 +118,6 @@ enum hf_err hf_quorum_list_start(struct hf_serve_conn *conn, uint64_t id,
  * the work is less than `max` units (HF_CLIENT_WORK). Returns the work. */
 unsigned hf_quorum_list_continue(struct hf_serve_conn *conn, unsigned max);
 void hf_quorum_list_free(struct hf_serve_conn *conn);
-
-/* ---- watch.c ------------------------------------------------------------*/
-
-/* `request` is a WATCH. Can fail with HF_EINVAL if the connection has a watch
- * with this number, with HF_ELIMIT or HF_ENOMEM. */
-enum hf_err hf_quorum_watch_add(struct hf_serve_conn *conn,
-                                const struct hf_mux_request *request);
-void hf_quorum_watch_remove(struct hf_serve_conn *conn, uint64_t number);
-void hf_quorum_watch_remove_all(struct hf_serve_conn *conn);
-
-/* Write events of the watches; otherwise like hf_quorum_list_continue(). */
-unsigned hf_quorum_watch_continue(struct hf_serve_conn *conn, unsigned max);
-
-/* There are new events: let the connections that watch stream. */
-void hf_quorum_watch_notify(struct hf_quorum_node *node);
 
 /* ---- report.c -----------------------------------------------------------*/
 

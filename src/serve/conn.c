@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "serve/watch.h"
+
 struct hf_serve_conn *hf_serve_conn_new(struct hf_server *server,
                                         uint64_t number)
 {
@@ -15,6 +17,7 @@ struct hf_serve_conn *hf_serve_conn_new(struct hf_server *server,
     conn->server = server;
     conn->number = number;
     conn->active_at = server->now;
+    hf_dlist_init(&conn->watches);
     hf_resp_reader_init(&conn->reader, true, HF_PROTOCOL_LIMITS);
     if (ops->init_conn)
         ops->init_conn(conn);
@@ -29,6 +32,7 @@ void hf_serve_conn_free(struct hf_serve_conn *conn)
 {
     struct hf_server *server = conn->server;
 
+    hf_serve_watch_remove_all(conn);
     if (server->opts.ops->fini_conn)
         server->opts.ops->fini_conn(conn);
     hf_dlist_remove(&conn->link);

@@ -12,8 +12,8 @@
 
 #include "serve/server.h"
 
-/* The service writes `output`, `active_at` and `watch_count`, and only reads
- * the other members. */
+/* The service writes `output` and `active_at`, and only reads the other
+ * members. */
 struct hf_serve_conn {
     struct hf_map_link by_number;
     struct hf_dlist link; /* in server->conns or ->closing */
@@ -21,6 +21,7 @@ struct hf_serve_conn {
     struct hf_dlist in_ready;
     struct hf_dlist in_streams;
     struct hf_dlist in_slow;
+    struct hf_dlist in_watching;
     struct hf_server *server;
     uint64_t number;
     hf_time active_at;    /* when the client was last active: it connected, a
@@ -32,9 +33,11 @@ struct hf_serve_conn {
     size_t input;           /* bytes that the reader keeps */
     uint64_t turn;          /* server->turn when a request was last executed */
     uint32_t turn_requests; /* requests executed in that turn */
-    uint32_t watch_count;   /* open watches. A plain client that has any may be
-                               silent, and executes only UNWATCH, PING and QUIT,
-                               because replies would be hidden among events */
+    uint32_t watch_count;   /* A plain client that watches may be silent, and
+                               executes only UNWATCH, PING and QUIT, because
+                               replies would be hidden among events */
+    struct hf_dlist watches;
+    size_t watch_bytes;
     struct hf_buf output;
     bool is_mux;
     bool is_paused;

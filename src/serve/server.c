@@ -292,6 +292,8 @@ void hf_server_add_bytes(const struct hf_server *server, struct hf_buf *text)
     hf_text_count(text, "input_bytes_max", HF_INPUT_MAX);
     hf_text_count(text, "unsent_bytes", server->unsent);
     hf_text_count(text, "unsent_bytes_max", HF_UNSENT_MAX);
+    hf_text_count(text, "watch_bytes", server->watch_bytes);
+    hf_text_count(text, "watch_bytes_max", HF_WATCHES_BYTES);
 }
 
 void hf_server_add_counters(const struct hf_server *server, struct hf_buf *text)
@@ -316,6 +318,7 @@ void hf_server_init(struct hf_server *server, const struct hf_server_opts *opts)
     hf_dlist_init(&server->ready);
     hf_dlist_init(&server->streams);
     hf_dlist_init(&server->slow);
+    hf_dlist_init(&server->watching);
 }
 
 void hf_server_fini(struct hf_server *server)
@@ -328,6 +331,7 @@ void hf_server_fini(struct hf_server *server)
     HF_ASSERT(server->count == 0);
     HF_ASSERT(server->input == 0);
     HF_ASSERT(server->unsent == 0);
+    HF_ASSERT(server->watch_bytes == 0);
     hf_map_fini(&server->by_number);
     hf_buf_fini(&server->scratch);
 }

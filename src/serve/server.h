@@ -128,8 +128,8 @@ struct hf_server_shell {
     X(requests)                                                                \
     X(requests_refused) /* answered with LIMIT or NOSPACE */                   \
     X(requests_invalid) /* answered with INVAL or PROTO */                     \
-    X(events)           /* the service counts these two */                     \
-    X(events_dropped)   /* DROPPED events; each stands for lost events */      \
+    X(events)                                                                  \
+    X(events_dropped) /* DROPPED events; each stands for lost events */        \
     X(turns_full) /* turns that left requests, LISTs or events to the next */
 
 struct hf_server_counters {
@@ -164,6 +164,10 @@ struct hf_server {
                       requests are continued; the service adds what a request
                       costs beyond its bytes */
     hf_time next_sweep;
+
+    struct hf_dlist watching; /* connections with watches */
+    size_t watch_bytes;       /* of all watches */
+
     struct hf_buf scratch; /* see hf_server_scratch() */
     struct hf_server_counters counters;
 };
@@ -205,8 +209,8 @@ struct hf_serve_conn *hf_server_find(const struct hf_server *server,
 void hf_server_push_all(struct hf_server *server, const struct hf_buf *bytes);
 
 /* Write the section of INFO about clients: begin it with the numbers of
- * connections, add the bytes of their input and output, add the counters. The
- * service may add lines of its own in between. */
+ * connections, add the bytes of their input, output and watches, add the
+ * counters. The service may add lines of its own in between. */
 void hf_server_add_connections(const struct hf_server *server,
                                struct hf_buf *text);
 void hf_server_add_bytes(const struct hf_server *server, struct hf_buf *text);

@@ -443,7 +443,7 @@ static void anything_leaves_the_node_in_order(void **state)
     assert_int_equal(node->clients->server.unsent, 0);
     assert_int_equal(node->clients->wait_count, 0);
     assert_int_equal(node->clients->server.mux_count, 0);
-    assert_true(hf_dlist_is_empty(&node->clients->watching));
+    assert_true(hf_dlist_is_empty(&node->clients->server.watching));
 }
 
 /* ---- Memory -------------------------------------------------------------*/

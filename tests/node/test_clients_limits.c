@@ -277,11 +277,11 @@ static void the_memory_of_watches_is_limited(void **state)
     struct hf_clients *clients = setup->node.clients;
     uint64_t count = 0;
 
-    clients->watch_bytes += HF_WATCHES_BYTES - (size_t)64 * HF_KEY_MAX;
+    clients->server.watch_bytes += HF_WATCHES_BYTES - (size_t)64 * HF_KEY_MAX;
     while (add_long_watch(&setup->one, count + 1))
         count++;
     assert_in_range(count, 16, 63);
-    assert_true(clients->watch_bytes <= HF_WATCHES_BYTES);
+    assert_true(clients->server.watch_bytes <= HF_WATCHES_BYTES);
     assert_true(add_long_watch(&setup->two, 1));
     assert_true(add_long_watch(&setup->two, 2));
     while (add_long_watch(&setup->two, ++count))
@@ -289,7 +289,7 @@ static void the_memory_of_watches_is_limited(void **state)
     (void)hf_mux_call(&setup->two, (struct hf_mux_request){
                                        .verb = HF_VERB_UNWATCH, .watch = 1});
     assert_true(add_long_watch(&setup->two, 1));
-    clients->watch_bytes -= HF_WATCHES_BYTES - (size_t)64 * HF_KEY_MAX;
+    clients->server.watch_bytes -= HF_WATCHES_BYTES - (size_t)64 * HF_KEY_MAX;
 }
 
 /* ---- Unanswered requests ------------------------------------------------*/

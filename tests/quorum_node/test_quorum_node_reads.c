@@ -373,7 +373,7 @@ static void watches_of_a_connection_are_limited(void **state)
     assert_int_equal(one_node_call(&one, 2, request).err, HF_OK);
     watch_from(2, 7, "none", 0);
     one_node_close(&one, 2);
-    assert_int_equal(one.node->watch_bytes, 0);
+    assert_int_equal(one.node->server.watch_bytes, 0);
 }
 
 static void a_plain_watch_streams(void **state)
