@@ -191,16 +191,7 @@ unsigned hf_conn_read_continue(struct hf_conn *conn, unsigned max);
 void hf_conn_read_reply(struct hf_conn *conn,
                         const struct hf_mux_request *request);
 
-/* Write an info as an array of names and values. */
-void hf_conn_read_write_pairs(struct hf_buf *buf, const struct hf_info *info);
-
 /* ---- conn_list.c --------------------------------------------------------*/
-
-/* The arguments of a plain LIST besides its prefix: list at most HF_LIST_COUNT
- * keys, with tokens above HF_LIST_AFTER. They are stored in members of the
- * request that a LIST does not use otherwise. */
-#define HF_LIST_AFTER(request) ((request)->from)
-#define HF_LIST_COUNT(request) ((request)->remaining_ms)
 
 /* Start to reply to a LIST. The reply to a plain LIST has one page. Can fail
  * with HF_ELIMIT or HF_ENOMEM. */

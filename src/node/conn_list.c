@@ -91,21 +91,15 @@ static bool is_listed(const struct hf_conn_list *list,
 static void add_to_page(struct hf_conn *conn, struct hf_conn_list *list,
                         const struct hf_hold *hold)
 {
-    struct hf_buf *scratch = hf_server_scratch(&conn->clients->server);
     char note[HF_NOTE_MAX + 1];
     struct hf_info info =
         hf_store_info(hf_conn_store(conn), hf_conn_now(conn), hold, note);
 
     list->page_count++;
     list->count--;
-    if (!conn->serve.is_mux) {
+    if (!conn->serve.is_mux)
         list->after = hold->token;
-        hf_conn_read_write_pairs(&list->page, &info);
-        return;
-    }
-    hf_protocol_encode_info(&info, scratch);
-    list->page.failed |= scratch->failed;
-    hf_resp_write_bulk(&list->page, scratch->data, scratch->size);
+    hf_serve_reply_add_info(&conn->serve, &info, &list->page);
 }
 
 /* Visit at most `max` keys; `*work` counts them. */

@@ -150,24 +150,13 @@ static void confirm_read(struct hf_conn *conn,
                              hf_op_refusal_text(err, HF_VERB_READ));
 }
 
-static void take_list_options(struct hf_arguments *args,
+static void take_lookup_words(struct hf_arguments *args,
                               struct hf_mux_request *request)
 {
-    HF_LIST_COUNT(request) = HF_LIST_PAGE_KEYS;
-    if (args->count % 2 == 1)
-        request->key = hf_arguments_key(args, true);
-    while (args->count > 0 && !args->cause) {
-        if (hf_arguments_option(args, "AFTER", 1))
-            HF_LIST_AFTER(request) =
-                hf_arguments_number(args, UINT64_MAX, "AFTER needs a cursor");
-        else if (hf_arguments_option(args, "COUNT", 1))
-            HF_LIST_COUNT(request) = (uint32_t)hf_arguments_number(
-                args, HF_LIST_PAGE_KEYS, "COUNT needs a number up to 500");
-        else
-            args->cause = "LIST [prefix] [AFTER cursor] [COUNT n]";
-    }
-    if (HF_LIST_COUNT(request) == 0)
-        args->cause = "COUNT needs a number up to 500";
+    request->key = hf_arguments_key(args, false);
+    hf_arguments_nonce(args, &request->secret);
+    if (args->count > 0)
+        args->cause = "LOOKUP key nonce";
 }
 
 static void start_plain_read(struct hf_conn *conn, enum hf_verb verb,
@@ -175,18 +164,12 @@ static void start_plain_read(struct hf_conn *conn, enum hf_verb verb,
 {
     struct hf_mux_request request = {.verb = verb, .linearizable = true};
 
-    if (verb == HF_VERB_LIST) {
-        take_list_options(args, &request);
-    } else {
-        request.key = hf_arguments_key(args, false);
-        if (verb == HF_VERB_LOOKUP)
-            hf_arguments_nonce(args, &request.secret);
-        else
-            request.linearizable = !hf_arguments_option(args, "LOCAL", 0);
-        if (args->count > 0)
-            args->cause = verb == HF_VERB_LOOKUP ? "LOOKUP key nonce"
-                                                 : "READ key [LOCAL]";
-    }
+    if (verb == HF_VERB_LIST)
+        hf_arguments_list(args, &request);
+    else if (verb == HF_VERB_LOOKUP)
+        take_lookup_words(args, &request);
+    else
+        hf_arguments_read(args, &request);
     if (args->cause)
         hf_serve_reply_error(&conn->serve, HF_EINVAL, args->cause);
     else if (request.linearizable)
@@ -200,12 +183,7 @@ static void start_watch(struct hf_conn *conn, struct hf_arguments *args)
     struct hf_mux_request request = {.verb = HF_VERB_WATCH};
     enum hf_err err;
 
-    request.key = hf_arguments_key(args, true);
-    if (hf_arguments_option(args, "FROM", 1))
-        request.from =
-            hf_arguments_number(args, UINT64_MAX, "FROM needs an index");
-    if (args->count > 0)
-        args->cause = "WATCH prefix [FROM index]";
+    hf_arguments_watch(args, &request);
     if (args->cause) {
         hf_serve_reply_error(&conn->serve, HF_EINVAL, args->cause);
         return;

@@ -32,45 +32,12 @@ static void reply_lookup(struct hf_conn *conn,
     hf_serve_conn_wrote(&conn->serve);
 }
 
-static void write_pair(struct hf_buf *buf, const char *name, uint64_t number)
-{
-    hf_resp_write_text(buf, name);
-    hf_resp_write_integer(buf, (int64_t)number);
-}
-
-void hf_conn_read_write_pairs(struct hf_buf *buf, const struct hf_info *info)
-{
-    hf_resp_write_array(buf, info->held ? 22 : 6);
-    hf_resp_write_text(buf, "key");
-    hf_resp_write_bulk(buf, info->key.data, info->key.size);
-    write_pair(buf, "held", info->held);
-    write_pair(buf, "index", info->index);
-    if (!info->held)
-        return;
-    write_pair(buf, "token", info->token);
-    write_pair(buf, "held_ms", info->held_ms);
-    write_pair(buf, "left_ms", info->left_ms);
-    write_pair(buf, "waiters", info->waiters);
-    write_pair(buf, "forced", info->forced);
-    hf_resp_write_text(buf, "owner");
-    hf_resp_write_text(buf, info->owner);
-    hf_resp_write_text(buf, "note");
-    hf_resp_write_text(buf, info->note);
-    hf_resp_write_text(buf, "value");
-    hf_resp_write_bulk(buf, info->value.data, info->value.size);
-}
-
 static void reply_read(struct hf_conn *conn,
                        const struct hf_mux_request *request)
 {
     const struct hf_store *store = hf_conn_store(conn);
     const struct hf_hold *hold = hf_table_find(&store->table, request->key);
-    const struct hf_mux_reply reply = {
-        .id = request->id,
-        .index = store->table.index,
-    };
     char note[HF_NOTE_MAX + 1];
-    struct hf_buf *scratch = hf_server_scratch(&conn->clients->server);
     struct hf_info info = {
         .key = request->key,
         .owner = "",
@@ -80,16 +47,7 @@ static void reply_read(struct hf_conn *conn,
 
     if (hold)
         info = hf_store_info(store, hf_conn_now(conn), hold, note);
-    if (!conn->serve.is_mux) {
-        hf_conn_read_write_pairs(&conn->serve.output, &info);
-        hf_serve_conn_wrote(&conn->serve);
-        return;
-    }
-    hf_protocol_encode_info(&info, scratch);
-    conn->serve.output.failed |= scratch->failed;
-    hf_mux_reply_encode_infos(&reply, HF_VERB_READ, 1, &conn->serve.output);
-    hf_resp_write_bulk(&conn->serve.output, scratch->data, scratch->size);
-    hf_serve_conn_wrote(&conn->serve);
+    hf_serve_reply_info(&conn->serve, request->id, &info);
 }
 
 void hf_conn_read_reply(struct hf_conn *conn,

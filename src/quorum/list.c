@@ -94,21 +94,15 @@ static bool is_listed(const struct hf_quorum_list *list,
 static void add_to_page(struct hf_serve_conn *conn, struct hf_quorum_list *list,
                         const struct hf_record *record)
 {
-    struct hf_buf *scratch = hf_server_scratch(conn->server);
     struct hf_quorum_texts texts;
     struct hf_info info = hf_quorum_read_info(
         hf_quorum_node_of(conn), hf_record_key(record), record, &texts);
 
     list->page_count++;
     list->count--;
-    if (!conn->is_mux) {
+    if (!conn->is_mux)
         list->after = record->order;
-        hf_quorum_read_pairs(&list->page, &info);
-        return;
-    }
-    hf_protocol_encode_info(&info, scratch);
-    list->page.failed |= scratch->failed;
-    hf_resp_write_bulk(&list->page, scratch->data, scratch->size);
+    hf_serve_reply_add_info(conn, &info, &list->page);
 }
 
 /* Visit at most `max` records; `*work` counts them. */

@@ -50,51 +50,13 @@ struct hf_info hf_quorum_read_info(const struct hf_quorum_node *node,
     return info;
 }
 
-static void write_pair(struct hf_buf *buf, const char *name, uint64_t number)
-{
-    hf_resp_write_text(buf, name);
-    hf_resp_write_integer(buf, (int64_t)number);
-}
-
-void hf_quorum_read_pairs(struct hf_buf *buf, const struct hf_info *info)
-{
-    hf_resp_write_array(buf, info->held ? 22 : 6);
-    hf_resp_write_text(buf, "key");
-    hf_resp_write_bulk(buf, info->key.data, info->key.size);
-    write_pair(buf, "held", info->held);
-    write_pair(buf, "index", info->index);
-    if (!info->held)
-        return;
-    write_pair(buf, "token", info->token);
-    write_pair(buf, "held_ms", info->held_ms);
-    write_pair(buf, "left_ms", info->left_ms);
-    write_pair(buf, "waiters", info->waiters);
-    write_pair(buf, "forced", info->forced);
-    hf_resp_write_text(buf, "owner");
-    hf_resp_write_text(buf, info->owner);
-    hf_resp_write_text(buf, "note");
-    hf_resp_write_text(buf, info->note);
-    hf_resp_write_text(buf, "value");
-    hf_resp_write_bulk(buf, info->value.data, info->value.size);
-}
-
 void hf_quorum_read_reply(struct hf_serve_conn *conn, uint64_t id,
                           struct hf_key key)
 {
     struct hf_quorum_node *node = hf_quorum_node_of(conn);
-    struct hf_buf *scratch = hf_server_scratch(&node->server);
     struct hf_quorum_texts texts;
     struct hf_info info = hf_quorum_read_info(
         node, key, hf_master_find(&node->master, key), &texts);
-    const struct hf_mux_reply reply = {.id = id, .index = node->index};
 
-    if (conn->is_mux) {
-        hf_protocol_encode_info(&info, scratch);
-        conn->output.failed |= scratch->failed;
-        hf_mux_reply_encode_infos(&reply, HF_VERB_READ, 1, &conn->output);
-        hf_resp_write_bulk(&conn->output, scratch->data, scratch->size);
-    } else {
-        hf_quorum_read_pairs(&conn->output, &info);
-    }
-    hf_serve_conn_wrote(conn);
+    hf_serve_reply_info(conn, id, &info);
 }

@@ -118,45 +118,29 @@ static void execute_quorum_mux(struct hf_serve_conn *conn,
 
 static void read_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
 {
-    struct hf_key key = hf_arguments_key(args, false);
-    bool is_local = hf_arguments_option(args, "LOCAL", 0);
+    struct hf_mux_request request = {.verb = HF_VERB_READ};
 
-    if (args->count > 0)
-        args->cause = "READ key [LOCAL]";
+    hf_arguments_read(args, &request);
     if (args->cause)
         hf_serve_reply_error(conn, HF_EINVAL, args->cause);
-    else if (!is_local)
+    else if (request.linearizable)
         hf_serve_reply_error(conn, HF_EUNSUPPORTED, USE_LOCAL);
     else
-        hf_quorum_read_reply(conn, 0, key);
+        hf_quorum_read_reply(conn, 0, request.key);
 }
 
 static void list_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
 {
-    struct hf_key prefix = {0};
-    uint64_t after = 0;
-    uint64_t count = HF_LIST_PAGE_KEYS;
+    struct hf_mux_request request = {.verb = HF_VERB_LIST};
     enum hf_err err;
 
-    if (args->count % 2 == 1)
-        prefix = hf_arguments_key(args, true);
-    while (args->count > 0 && !args->cause) {
-        if (hf_arguments_option(args, "AFTER", 1))
-            after =
-                hf_arguments_number(args, UINT64_MAX, "AFTER needs a cursor");
-        else if (hf_arguments_option(args, "COUNT", 1))
-            count = hf_arguments_number(args, HF_LIST_PAGE_KEYS,
-                                        "COUNT needs a number up to 500");
-        else
-            args->cause = "LIST [prefix] [AFTER cursor] [COUNT n]";
-    }
-    if (count == 0)
-        args->cause = "COUNT needs a number up to 500";
+    hf_arguments_list(args, &request);
     if (args->cause) {
         hf_serve_reply_error(conn, HF_EINVAL, args->cause);
         return;
     }
-    err = hf_quorum_list_start(conn, 0, prefix, after, (uint32_t)count);
+    err = hf_quorum_list_start(conn, 0, request.key, HF_LIST_AFTER(&request),
+                               HF_LIST_COUNT(&request));
     if (err)
         hf_serve_reply_error(conn, err, quorum_refusal_text(err, HF_VERB_LIST));
 }
@@ -166,12 +150,7 @@ static void watch_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
     struct hf_mux_request request = {.verb = HF_VERB_WATCH};
     enum hf_err err;
 
-    request.key = hf_arguments_key(args, true);
-    if (hf_arguments_option(args, "FROM", 1))
-        request.from =
-            hf_arguments_number(args, UINT64_MAX, "FROM needs an index");
-    if (args->count > 0)
-        args->cause = "WATCH prefix [FROM index]";
+    hf_arguments_watch(args, &request);
     if (args->cause) {
         hf_serve_reply_error(conn, HF_EINVAL, args->cause);
         return;

@@ -98,9 +98,6 @@ struct hf_info hf_quorum_read_info(const struct hf_quorum_node *node,
 /* Copy `bytes` up to a NUL, and end them with one. */
 void hf_quorum_read_text(char *text, size_t size, struct hf_bytes bytes);
 
-/* Write an info as an array of names and values. */
-void hf_quorum_read_pairs(struct hf_buf *buf, const struct hf_info *info);
-
 /* Reply to a READ, in the connection's mode. */
 void hf_quorum_read_reply(struct hf_serve_conn *conn, uint64_t id,
                           struct hf_key key);

@@ -5,7 +5,7 @@
 #ifndef HF_SERVE_ARGUMENTS_H
 #define HF_SERVE_ARGUMENTS_H
 
-#include "wire/verb.h"
+#include "wire/mux.h"
 
 /* The words after the name of the command that are not read yet. */
 struct hf_arguments {
@@ -26,5 +26,26 @@ struct hf_key hf_arguments_key(struct hf_arguments *args, bool is_prefix);
 /* Take the next word, if it is `name` and at least `more` words follow it. */
 bool hf_arguments_option(struct hf_arguments *args, const char *name,
                          size_t more);
+
+/* ---- Whole commands -----------------------------------------------------
+ *
+ * These take all words of a command, as a request of MUX mode. Members of the
+ * request that the words do not name are not changed. */
+
+/* READ: sets `linearizable`. */
+void hf_arguments_read(struct hf_arguments *args,
+                       struct hf_mux_request *request);
+
+/* The arguments of a plain LIST besides its prefix: list at most HF_LIST_COUNT
+ * keys, after the cursor HF_LIST_AFTER. They are stored in members of the
+ * request that a LIST does not use otherwise. */
+#define HF_LIST_AFTER(request) ((request)->from)
+#define HF_LIST_COUNT(request) ((request)->remaining_ms)
+
+void hf_arguments_list(struct hf_arguments *args,
+                       struct hf_mux_request *request);
+
+void hf_arguments_watch(struct hf_arguments *args,
+                        struct hf_mux_request *request);
 
 #endif

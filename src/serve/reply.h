@@ -28,4 +28,16 @@ void hf_serve_reply_mux_done(struct hf_serve_conn *conn, uint64_t id);
 void hf_serve_reply_push(struct hf_serve_conn *conn,
                          const struct hf_mux_push *push);
 
+/* ---- Either mode --------------------------------------------------------*/
+
+/* Reply to the READ `id` of a connection in MUX mode, or to a plain READ. The
+ * index of the reply is info->index. */
+void hf_serve_reply_info(struct hf_serve_conn *conn, uint64_t id,
+                         const struct hf_info *info);
+
+/* Write an info to `buf`, a part of a reply to the connection: in plain mode as
+ * an array of names and values. */
+void hf_serve_reply_add_info(struct hf_serve_conn *conn,
+                             const struct hf_info *info, struct hf_buf *buf);
+
 #endif
