@@ -88,7 +88,8 @@ static void restore_conns(struct hf_dlist *conns)
         struct hf_conn *conn = HF_CONTAINER(link, struct hf_conn, serve.link);
 
         hf_serve_watch_seek(&conn->serve, &hf_conn_store(conn)->history);
-        hf_conn_list_on_restored(conn);
+        hf_serve_list_fail_all(&conn->serve, HF_EUNAVAIL,
+                               "this node has loaded a snapshot: list again");
     }
 }
 

@@ -9,7 +9,7 @@
  *     conn_claim.c        a plain command on a lock, from OPEN to its reply
  *     conn_wait.c         a plain LOCK while it waits in a queue
  *     conn_read.c         READ and LOOKUP
- *     conn_list.c         LIST, in pages
+ *     conn_list.c         LIST
  *     report.c            HELLO, INFO and STATUS
  *     clients_node.c      access to struct hf_node */
 #ifndef HF_NODE_CLIENTS_STATE_H
@@ -18,6 +18,7 @@
 #include "node/clients.h"
 #include "node/list_cursors.h"
 #include "node/requests.h"
+#include "serve/list.h"
 #include "serve/reply.h"
 #include "serve/watch.h"
 
@@ -28,7 +29,6 @@ struct hf_clients {
     struct hf_dlist orphans; /* ops whose connection is closed */
     struct hf_heap waits;    /* claims of plain clients, by their timer */
     size_t wait_count;       /* allocated claims; `waits` has room for all */
-    size_t list_count;       /* LISTs in progress */
     size_t unanswered; /* bytes of all ops, and of the commands of claims */
     uint64_t drawn;    /* 64-bit words drawn so far, two for each nonce */
     struct hf_list_cursors cursors;
@@ -42,9 +42,7 @@ struct hf_conn {
     struct hf_dlist ops;       /* in order of arrival */
     struct hf_dlist confirmed; /* reads to answer; op_count includes them */
     uint32_t op_count;
-    size_t unanswered;     /* its part of clients->unanswered */
-    struct hf_dlist lists; /* LISTs in progress */
-    uint32_t list_count;
+    size_t unanswered;           /* its part of clients->unanswered */
     uint64_t session;            /* 0: none */
     uint64_t highest;            /* highest sequence number of its commands */
     struct hf_conn_claim *claim; /* plain mode; may be NULL */
@@ -184,7 +182,7 @@ void hf_conn_wait_on_timers(struct hf_clients *clients);
  * it when it is the turn of the connection and there is room for the reply. */
 void hf_conn_read_confirmed(struct hf_op *op);
 
-/* Execute the confirmed reads; otherwise like hf_conn_list_continue(). */
+/* Execute the confirmed reads; otherwise like hf_serve_list_continue(). */
 unsigned hf_conn_read_continue(struct hf_conn *conn, unsigned max);
 
 /* Reply to a READ or a LOOKUP, in the connection's mode. */
@@ -193,17 +191,9 @@ void hf_conn_read_reply(struct hf_conn *conn,
 
 /* ---- conn_list.c --------------------------------------------------------*/
 
-/* Start to reply to a LIST. The reply to a plain LIST has one page. Can fail
- * with HF_ELIMIT or HF_ENOMEM. */
+/* Start to reply to a LIST; fails like hf_serve_list_start(). */
 enum hf_err hf_conn_list_start(struct hf_conn *conn,
                                const struct hf_mux_request *request);
-
-/* Continue the lists, one after the other, while there is room for output and
- * the work is less than `max` units (HF_CLIENT_WORK). Returns the work. Calls
- * hf_serve_conn_set_streaming() if lists are left. */
-unsigned hf_conn_list_continue(struct hf_conn *conn, unsigned max);
-void hf_conn_list_on_restored(struct hf_conn *conn);
-void hf_conn_list_free(struct hf_conn *conn);
 
 /* ---- report.c -----------------------------------------------------------*/
 

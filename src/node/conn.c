@@ -37,7 +37,6 @@ void hf_conn_init(struct hf_serve_conn *serve)
     conn->clients = hf_clients_of(serve->server);
     hf_dlist_init(&conn->ops);
     hf_dlist_init(&conn->confirmed);
-    hf_dlist_init(&conn->lists);
 }
 
 /* Nobody waits for the requests of a closed connection, so abandon them. In
@@ -67,7 +66,6 @@ void hf_conn_fini(struct hf_serve_conn *serve)
     struct hf_conn *conn = hf_conn_of(serve);
 
     end_requests(conn);
-    hf_conn_list_free(conn);
     hf_conn_claim_free(conn);
 }
 
@@ -85,7 +83,7 @@ static bool is_mux_busy(const struct hf_conn *conn)
 /* In plain mode requests are executed one after the other. */
 static bool is_plain_busy(const struct hf_conn *conn)
 {
-    return conn->op_count > 0 || conn->list_count > 0 ||
+    return conn->op_count > 0 || conn->serve.list_count > 0 ||
            hf_conn_claim_is_busy(conn);
 }
 
@@ -114,7 +112,7 @@ unsigned hf_conn_stream(struct hf_serve_conn *serve)
     unsigned work = hf_conn_read_continue(conn, HF_CLIENT_WORK_PART);
     size_t before = serve->output.size;
 
-    work += hf_conn_list_continue(conn, HF_CLIENT_WORK / 2);
+    work += hf_serve_list_continue(serve, HF_CLIENT_WORK / 2);
     work += hf_serve_watch_continue(serve, &hf_conn_store(conn)->history,
                                     HF_CLIENT_WORK / 2);
     work += (unsigned)((serve->output.size - before) / 64);

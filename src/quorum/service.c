@@ -78,8 +78,7 @@ static enum hf_err read_mux(struct hf_serve_conn *conn,
     if (request->linearizable)
         return HF_EUNSUPPORTED;
     if (request->verb == HF_VERB_LIST)
-        return hf_quorum_list_start(conn, request->id, request->key, 0,
-                                    UINT32_MAX);
+        return hf_quorum_list_start(conn, request);
     hf_quorum_read_reply(conn, request->id, request->key);
     return HF_OK;
 }
@@ -139,8 +138,7 @@ static void list_plain(struct hf_serve_conn *conn, struct hf_arguments *args)
         hf_serve_reply_error(conn, HF_EINVAL, args->cause);
         return;
     }
-    err = hf_quorum_list_start(conn, 0, request.key, HF_LIST_AFTER(&request),
-                               HF_LIST_COUNT(&request));
+    err = hf_quorum_list_start(conn, &request);
     if (err)
         hf_serve_reply_error(conn, err, quorum_refusal_text(err, HF_VERB_LIST));
 }
@@ -205,26 +203,17 @@ static void execute_quorum_plain(struct hf_serve_conn *conn, enum hf_verb verb,
 
 /* ---- Connections --------------------------------------------------------*/
 
-static void init_conn(struct hf_serve_conn *serve)
-{
-    struct hf_quorum_conn *conn = hf_quorum_conn_of(serve);
-
-    hf_dlist_init(&conn->lists);
-}
-
 static void fini_conn(struct hf_serve_conn *conn)
 {
     struct hf_quorum_node *node = hf_quorum_node_of(conn);
 
-    hf_quorum_list_free(conn);
     hf_master_disconnect(&node->master, node->now, conn->number);
 }
 
 /* The reply to a plain LIST is written before the next request is executed. */
 static bool is_quorum_busy(const struct hf_serve_conn *conn)
 {
-    return !conn->is_mux &&
-           HF_CONTAINER(conn, struct hf_quorum_conn, serve)->list_count > 0;
+    return !conn->is_mux && conn->list_count > 0;
 }
 
 /* Lists get half of the units at most, so that they do not starve the events of
@@ -232,7 +221,7 @@ static bool is_quorum_busy(const struct hf_serve_conn *conn)
 static unsigned stream_output(struct hf_serve_conn *conn)
 {
     size_t before = conn->output.size;
-    unsigned work = hf_quorum_list_continue(conn, HF_CLIENT_WORK / 2);
+    unsigned work = hf_serve_list_continue(conn, HF_CLIENT_WORK / 2);
 
     work += hf_serve_watch_continue(conn, &hf_quorum_node_of(conn)->history,
                                     HF_CLIENT_WORK / 2);
@@ -254,8 +243,7 @@ static void fill_hello(struct hf_server *server, struct hf_mux_hello *hello)
 }
 
 const struct hf_service_ops hf_quorum_service = {
-    .conn_size = sizeof(struct hf_quorum_conn),
-    .init_conn = init_conn,
+    .conn_size = sizeof(struct hf_serve_conn),
     .fini_conn = fini_conn,
     .execute_plain = execute_quorum_plain,
     .execute_mux = execute_quorum_mux,

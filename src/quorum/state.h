@@ -3,7 +3,7 @@
  *     node.c        the node: time, marks, its master
  *     service.c     the requests of clients
  *     read.c        READ: what this master knows of a key
- *     list.c        LIST, in pages
+ *     list.c        LIST
  *     events.c      changes of the master as events
  *     report.c      STATUS, INFO and DEBUG */
 #ifndef HF_QUORUM_STATE_H
@@ -11,6 +11,7 @@
 
 #include "core/quorum/master.h"
 #include "quorum/node.h"
+#include "serve/list.h"
 #include "serve/watch.h"
 
 /* What a master shows of a key. A vote counts like a lease: the claims that a
@@ -47,27 +48,14 @@ struct hf_quorum_node {
     const struct hf_quorum_request *request; /* being executed, or NULL */
     struct hf_quorum_view before;            /* the record that changes next */
 
-    size_t list_count; /* LISTs in progress */
     uint64_t messages; /* QUORUM requests since the start */
     uint64_t pushes;   /* since the start */
-};
-
-struct hf_quorum_conn {
-    struct hf_serve_conn serve; /* first */
-    struct hf_dlist lists;      /* LISTs in progress */
-    uint32_t list_count;
 };
 
 static inline struct hf_quorum_node *hf_quorum_node_of(
     const struct hf_serve_conn *conn)
 {
     return HF_CONTAINER(conn->server, struct hf_quorum_node, server);
-}
-
-static inline struct hf_quorum_conn *hf_quorum_conn_of(
-    struct hf_serve_conn *conn)
-{
-    return HF_CONTAINER(conn, struct hf_quorum_conn, serve);
 }
 
 /* ---- service.c ----------------------------------------------------------*/
@@ -104,17 +92,9 @@ void hf_quorum_read_reply(struct hf_serve_conn *conn, uint64_t id,
 
 /* ---- list.c -------------------------------------------------------------*/
 
-/* Start to reply to a LIST: in MUX mode all keys, in plain mode one page of at
- * most `count` keys, created after those with numbers up to `after`. Can fail
- * with HF_ELIMIT or HF_ENOMEM. */
-enum hf_err hf_quorum_list_start(struct hf_serve_conn *conn, uint64_t id,
-                                 struct hf_key prefix, uint64_t after,
-                                 uint32_t count);
-
-/* Continue the lists, one after the other, while there is room for output and
- * the work is less than `max` units (HF_CLIENT_WORK). Returns the work. */
-unsigned hf_quorum_list_continue(struct hf_serve_conn *conn, unsigned max);
-void hf_quorum_list_free(struct hf_serve_conn *conn);
+/* Start to reply to a LIST; fails like hf_serve_list_start(). */
+enum hf_err hf_quorum_list_start(struct hf_serve_conn *conn,
+                                 const struct hf_mux_request *request);
 
 /* ---- report.c -----------------------------------------------------------*/
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "serve/list.h"
 #include "serve/watch.h"
 
 struct hf_serve_conn *hf_serve_conn_new(struct hf_server *server,
@@ -18,6 +19,7 @@ struct hf_serve_conn *hf_serve_conn_new(struct hf_server *server,
     conn->number = number;
     conn->active_at = server->now;
     hf_dlist_init(&conn->watches);
+    hf_dlist_init(&conn->lists);
     hf_resp_reader_init(&conn->reader, true, HF_PROTOCOL_LIMITS);
     if (ops->init_conn)
         ops->init_conn(conn);
@@ -33,6 +35,7 @@ void hf_serve_conn_free(struct hf_serve_conn *conn)
     struct hf_server *server = conn->server;
 
     hf_serve_watch_remove_all(conn);
+    hf_serve_list_end_all(conn);
     if (server->opts.ops->fini_conn)
         server->opts.ops->fini_conn(conn);
     hf_dlist_remove(&conn->link);

@@ -38,6 +38,8 @@ struct hf_serve_conn {
                                replies would be hidden among events */
     struct hf_dlist watches;
     size_t watch_bytes;
+    struct hf_dlist lists; /* LISTs in progress */
+    uint32_t list_count;
     struct hf_buf output;
     bool is_mux;
     bool is_paused;

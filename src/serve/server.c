@@ -332,6 +332,7 @@ void hf_server_fini(struct hf_server *server)
     HF_ASSERT(server->input == 0);
     HF_ASSERT(server->unsent == 0);
     HF_ASSERT(server->watch_bytes == 0);
+    HF_ASSERT(server->list_count == 0);
     hf_map_fini(&server->by_number);
     hf_buf_fini(&server->scratch);
 }

@@ -167,6 +167,7 @@ struct hf_server {
 
     struct hf_dlist watching; /* connections with watches */
     size_t watch_bytes;       /* of all watches */
+    size_t list_count;        /* LISTs in progress */
 
     struct hf_buf scratch; /* see hf_server_scratch() */
     struct hf_server_counters counters;

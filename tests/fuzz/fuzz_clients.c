@@ -86,7 +86,7 @@ static void check_empty(const struct hf_clients *clients)
     if (clients->server.count != 0 || clients->server.mux_count != 0 ||
         clients->unanswered != 0 || clients->server.input != 0 ||
         clients->server.unsent != 0 || clients->wait_count != 0 ||
-        clients->list_count != 0 ||
+        clients->server.list_count != 0 ||
         !hf_dlist_is_empty(&clients->server.watching) ||
         !hf_dlist_is_empty(&clients->server.streams) ||
         !hf_dlist_is_empty(&clients->orphans))

@@ -242,7 +242,7 @@ static void limits_of_a_connection_are_named(void **state)
                  "*2\r\n:9\r\n-LIMIT this connection or this node has too "
                  "many watches\r\n");
     conn->serve.watch_count = 0;
-    conn->list_count = HF_CLIENT_LISTS_MAX;
+    conn->serve.list_count = HF_CLIENT_LISTS_MAX;
     hf_fake_call(&setup->node, 1, "9 LIST k 0\r\n",
                  "*2\r\n:9\r\n-LIMIT too many lists are running\r\n");
     hf_fake_send(&setup->node, 1, "9 LIST k 1\r\n");
@@ -250,7 +250,7 @@ static void limits_of_a_connection_are_named(void **state)
         hf_fake_step(&setup->node);
     hf_fake_expect(&setup->node, 1,
                    "*2\r\n:9\r\n-LIMIT too many lists are running\r\n");
-    conn->list_count = 0;
+    conn->serve.list_count = 0;
 }
 
 /* Add a watch of a key of HF_KEY_MAX bytes. Returns false if it is refused. */
@@ -644,7 +644,7 @@ static void a_list_does_not_starve_requests(void **state)
     hf_clients_on_unsent(clients, 2, 0);
     run_without_reading(setup, 2);
     assert_non_null(memmem(output->data, output->size, ":7\r\n+OK\r\n", 9));
-    assert_int_equal(hf_conn_find(clients, 2)->list_count, 1);
+    assert_int_equal(hf_conn_find(clients, 2)->serve.list_count, 1);
     clients->server.unsent -= HF_UNSENT_MAX + 1;
 }
 

@@ -149,11 +149,11 @@ static void a_list_waits_for_its_reader(void **state)
     hf_mux_send(&setup->two, (struct hf_mux_request){.verb = HF_VERB_LIST});
     hf_fake_turn(&setup->node, 1000);
     assert_false(hf_mux_take(&setup->two));
-    assert_int_equal(conn->list_count, 1);
+    assert_int_equal(conn->serve.list_count, 1);
     hf_clients_on_unsent(setup->node.clients, 2, 0);
     hf_fake_turn(&setup->node, 1000);
     assert_int_equal(take_pages(&setup->two, &pages), 1300);
-    assert_int_equal(conn->list_count, 0);
+    assert_int_equal(conn->serve.list_count, 0);
 }
 
 /* The lists of one client do not delay those of another: connections take
@@ -173,8 +173,8 @@ static void lists_of_one_client_do_not_starve_others(void **state)
     hf_fake_step(&setup->node);
     assert_int_equal(setup->node.clients->server.counters.turns_full, 1);
     assert_int_equal(take_pages(&setup->two, &pages), 0);
-    assert_int_equal(conn->list_count, HF_CLIENT_LISTS_MAX);
-    for (; conn->list_count > 0; steps++)
+    assert_int_equal(conn->serve.list_count, HF_CLIENT_LISTS_MAX);
+    for (; conn->serve.list_count > 0; steps++)
         hf_fake_step(&setup->node);
     assert_in_range(steps, HF_CLIENT_LISTS_MAX * 4000 / HF_CLIENTS_WORK, 10);
     for (int i = 0; i < HF_CLIENT_LISTS_MAX; i++)
@@ -191,18 +191,18 @@ static void lists_of_all_clients_are_limited(void **state)
 
     hf_mux_hold_keys(&setup->one, 10);
     hf_clients_on_unsent(clients, 2, HF_CLIENT_ROOM);
-    clients->list_count = HF_LISTS_MAX;
+    clients->server.list_count = HF_LISTS_MAX;
     hf_mux_send(&setup->two, list);
     hf_mux_send(&setup->two, list);
     hf_fake_turn(&setup->node, 1000);
     expect_err(hf_mux_take_reply(&setup->two, HF_VERB_LIST).err, HF_ELIMIT);
-    assert_int_equal(clients->list_count, HF_LISTS_MAX + 1);
+    assert_int_equal(clients->server.list_count, HF_LISTS_MAX + 1);
     hf_clients_on_unsent(clients, 2, 0);
     hf_fake_turn(&setup->node, 1000);
     assert_int_equal(hf_mux_take_reply(&setup->two, HF_VERB_LIST).info_count,
                      10);
-    assert_int_equal(clients->list_count, HF_LISTS_MAX);
-    clients->list_count = 0;
+    assert_int_equal(clients->server.list_count, HF_LISTS_MAX);
+    clients->server.list_count = 0;
 }
 
 static void lists_end_when_a_snapshot_is_loaded(void **state)

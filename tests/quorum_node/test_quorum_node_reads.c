@@ -136,7 +136,7 @@ static void records_may_go_while_a_list_waits(void **state)
     vote_for_keys(0, 6000);
     one_node_connect_mux(&one, 2)->is_deaf = true;
     one_node_request(&one, 2, (struct hf_mux_request){.verb = HF_VERB_LIST});
-    assert_int_equal(one.node->list_count, 1);
+    assert_int_equal(one.node->server.list_count, 1);
     for (hf_time left = ONE_LEASE_MAX_MS + 2 * HF_QUORUM_IDLE_MS; left > 0;
          left -= HF_CLIENT_SLOW_MS / 2) {
         one.clients[2].unsent--; /* it reads very little */
@@ -145,13 +145,13 @@ static void records_may_go_while_a_list_waits(void **state)
         one_node_request(&one, 2,
                          (struct hf_mux_request){.verb = HF_VERB_PING});
     }
-    assert_int_equal(one.node->list_count, 1);
+    assert_int_equal(one.node->server.list_count, 1);
     assert_int_equal(one.node->master.records.count, 0);
     one.clients[2].unsent = 0;
     one.clients[2].is_deaf = false;
     hf_quorum_node_on_client_unsent(one.node, 2, 0);
     one_node_run(&one);
-    assert_int_equal(one.node->list_count, 0);
+    assert_int_equal(one.node->server.list_count, 0);
 }
 
 static void lists_of_a_connection_are_limited(void **state)
@@ -162,10 +162,10 @@ static void lists_of_a_connection_are_limited(void **state)
     for (unsigned i = 0; i < 2 * HF_CLIENT_LISTS_MAX; i++)
         one_node_request(&one, 2,
                          (struct hf_mux_request){.verb = HF_VERB_LIST});
-    assert_true(one.node->list_count <= HF_CLIENT_LISTS_MAX);
-    assert_true(one.node->list_count > 0);
+    assert_true(one.node->server.list_count <= HF_CLIENT_LISTS_MAX);
+    assert_true(one.node->server.list_count > 0);
     one_node_close(&one, 2);
-    assert_int_equal(one.node->list_count, 0);
+    assert_int_equal(one.node->server.list_count, 0);
 }
 
 static void a_plain_list_continues_after_its_cursor(void **state)
