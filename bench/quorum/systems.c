@@ -94,8 +94,8 @@ static void start_quorum(void)
         return;
     }
     for (int i = BENCH_QUORUM; i <= BENCH_QUORUM_DOWN; i++) {
-        start_cluster(i);
-        await_quorum(i);
+        start_cluster((enum bench_system)i);
+        await_quorum((enum bench_system)i);
     }
     hf_test_cluster_kill(&clusters[BENCH_QUORUM_DOWN], NODES - 1);
 }
