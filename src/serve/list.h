@@ -50,8 +50,8 @@ struct hf_serve_list {
 };
 
 /* Start to reply to a LIST: in MUX mode with all keys, in plain mode with one
- * page, see HF_LIST_AFTER. Can fail with HF_ELIMIT or HF_ENOMEM; then nothing is
- * written. `ops` is borrowed. */
+ * page, see HF_LIST_AFTER. Can fail with HF_ELIMIT or HF_ENOMEM; then nothing
+ * is written. `ops` is borrowed. */
 enum hf_err hf_serve_list_start(struct hf_serve_conn *conn,
                                 const struct hf_serve_list_ops *ops,
                                 const struct hf_mux_request *request);
