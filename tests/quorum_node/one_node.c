@@ -282,7 +282,9 @@ char *one_node_text(struct one_node *one, uint64_t conn, const char *line)
     one_node_type(one, conn, line);
     assert_true(one_node_take(one, conn));
     bytes = hf_resp_bytes(&one->clients[conn].message.values[0]);
-    text = strndup(bytes.data, bytes.size);
+    text = calloc(1, bytes.size + 1);
+    assert_non_null(text);
+    memcpy(text, bytes.data, bytes.size);
     one_node_close(one, conn); /* frees the message */
     return text;
 }

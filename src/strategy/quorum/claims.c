@@ -54,6 +54,8 @@ struct hf_voting_claim {
     bool was_held;            /* when it was ended, it held the key */
     bool has_ended;           /* a majority has ended it */
     bool is_unlocked;         /* by an UNLOCK */
+    bool is_adopted;          /* granted to another handle, whose validity is
+                                 not known here */
     bool is_unanswered;       /* no request has got the result: of its end,
                                  or the refusal of its LOCK */
     uint64_t end_sequence;    /* of the command that has ended it */
@@ -333,7 +335,8 @@ static void on_ended(struct hf_voting_claim *claim,
 {
     claim->has_ended = true;
     claim->was_held =
-        event->was_held || (claim->is_unlocked && event->was_released);
+        event->was_held ||
+        (claim->is_unlocked && !claim->is_adopted && event->was_released);
     if (claim->slots[SLOT_END])
         answer_ended(claim);
     else
@@ -729,6 +732,7 @@ static void on_checked(void *arg, enum hf_err err)
     struct hf_voting_claim *claim = arg;
 
     claim->is_checking = false;
+    claim->is_adopted = true;
     if (err)
         answer_checked(claim, err);
     else
@@ -762,6 +766,18 @@ static void begin_requests(struct hf_voting_claim *claim)
 
 /* ---- Members of the strategy --------------------------------------------*/
 
+/* Returns true if the claim has ended, and another command, with its nonce and
+ * token, asks for it: the masters know who holds the key now. */
+static bool needs_new_check(const struct hf_voting_claim *claim,
+                            const struct hf_request *request)
+{
+    enum hf_command_kind kind = request->command.kind;
+
+    return hf_dlist_is_linked(&claim->lingering) && kind != HF_COMMAND_LOCK &&
+           kind != HF_COMMAND_CANCEL &&
+           request->command.sequence != claim->end_sequence;
+}
+
 void hf_voting_claims_submit(struct hf_voting *voting,
                              struct hf_request *request)
 {
@@ -769,6 +785,10 @@ void hf_voting_claims_submit(struct hf_voting *voting,
 
     forget_lingering(voting);
     claim = find_by_nonce(voting, &request->command.nonce);
+    if (claim && needs_new_check(claim, request)) {
+        free_claim(claim);
+        claim = NULL;
+    }
     if (claim) {
         hf_dlist_push_back(&claim->waiting, &request->link);
         settle_claim(claim);

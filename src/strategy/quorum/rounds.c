@@ -237,6 +237,25 @@ static enum hf_err check_result(const struct hf_voting_round *round,
     return mismatch_error(verdict);
 }
 
+/* Returns true if a master has a copy of the claim that is checked. If a master
+ * is down, the votes of the others do not show whether it was granted the key,
+ * but its commands will. */
+static bool is_shown(const struct hf_voting_round *round)
+{
+    for (unsigned i = 0; i < round->voting->common.quorum.masters; i++) {
+        const struct hf_report *report = &round->replies[i].report;
+
+        if (!(round->replied >> i & 1))
+            continue;
+        if ((report->state == HF_REPORT_HELD && report->token == round->token &&
+             hf_claim_id_equal(&report->holder, &round->id_of_claim)) ||
+            (report->has_vote && report->vote_number == round->token &&
+             hf_claim_id_equal(&report->voter, &round->id_of_claim)))
+            return true;
+    }
+    return false;
+}
+
 static unsigned count_bits(unsigned bits)
 {
     unsigned count = 0;
@@ -289,6 +308,10 @@ static void decide_round(struct hf_voting_round *round)
     verdict = hf_verdict_read(&reports);
     if (is_force(round)) {
         decide_force(round, &verdict);
+    } else if (verdict.kind == HF_VERDICT_UNDECIDED && !round->request &&
+               is_shown(round) &&
+               hf_reports_count(&reports) >= reports.quorum.majority) {
+        end_round(round, HF_OK, NULL);
     } else if (verdict.kind == HF_VERDICT_UNDECIDED ||
                (verdict.kind == HF_VERDICT_HELD && !verdict.source)) {
         if (has_all(round))
