@@ -150,6 +150,7 @@ struct node_client *one_node_connect(struct one_node *one, uint64_t conn)
 {
     struct node_client *client = &one->clients[conn];
 
+    hf_resp_reader_fini(&client->reader); /* of an earlier connection */
     hf_resp_reader_init(&client->reader, false,
                         (struct hf_resp_limits){1 << 20, 1 << 24});
     client->is_open = true;
@@ -285,6 +286,6 @@ char *one_node_text(struct one_node *one, uint64_t conn, const char *line)
     text = calloc(1, bytes.size + 1);
     assert_non_null(text);
     memcpy(text, bytes.data, bytes.size);
-    one_node_close(one, conn); /* frees the message */
+    one_node_close(one, conn);
     return text;
 }
