@@ -256,41 +256,31 @@ static uint64_t accepted_ballot(const struct hf_report *report,
     return shows_vote(report, id, token) ? token : 0;
 }
 
-/* The masters that have accepted the claim at this ballot or a higher one. */
-static unsigned count_from(const struct hf_reports *reports,
-                           const struct hf_claim_id *id, uint64_t token,
-                           uint64_t ballot)
+/* The masters that have accepted the claim at exactly this ballot. */
+static unsigned count_accepted(const struct hf_reports *reports,
+                               const struct hf_claim_id *id, uint64_t token,
+                               uint64_t ballot)
 {
     unsigned count = 0;
 
     for (unsigned i = 0; i < reports->quorum.masters; i++)
-        count += accepted_ballot(reports->list[i], id, token) >= ballot;
+        count += accepted_ballot(reports->list[i], id, token) == ballot;
     return count;
 }
 
-/* The newest copy that a majority has accepted. An update that is in progress,
- * or was cut off, may have reached fewer masters. NULL if masters that are not
- * known decide about it, or if all copies with that ballot have ended. */
+/* A copy that a majority has accepted; then no higher ballot can be on a
+ * majority. A master with a higher ballot does not count: its update may not
+ * have seen this one, which then was never on a majority, and is lost. NULL if
+ * there is none: an update is in progress, or was cut off. */
 static const struct hf_report *accepted_copy(const struct hf_reports *reports,
                                              const struct hf_claim_id *id,
                                              uint64_t token)
 {
-    unsigned silent = reports->quorum.masters - hf_reports_count(reports);
-    uint64_t newest = 0, accepted = 0;
-
     for (unsigned i = 0; i < reports->quorum.masters; i++) {
-        uint64_t ballot = accepted_ballot(reports->list[i], id, token);
+        uint64_t ballot = copy_ballot(reports->list[i], id, token);
 
-        if (ballot > newest)
-            newest = ballot;
-        if (ballot > accepted &&
-            count_from(reports, id, token, ballot) >= reports->quorum.majority)
-            accepted = ballot;
-    }
-    if (silent > 0 && accepted < newest)
-        return NULL;
-    for (unsigned i = 0; i < reports->quorum.masters; i++) {
-        if (copy_ballot(reports->list[i], id, token) == accepted)
+        if (ballot > 0 && count_accepted(reports, id, token, ballot) >=
+                              reports->quorum.majority)
             return reports->list[i];
     }
     return NULL;

@@ -39,10 +39,9 @@ struct hf_verdict hf_verdict_of(const struct hf_reports *reports,
 
 /* Which claim holds the key? Linearizable if all reports were made after the
  * question. Unlike hf_verdict_of(), a claim that cannot have been granted the
- * key is not named. `source` shows the value that a majority has accepted. It
- * is NULL if an update has reached only some of the masters that have replied,
- * and the others are needed to decide, or if all copies with that value have
- * expired or were released: ask again. */
+ * key is not named. `source` shows the value that a majority has accepted under
+ * one ballot. It is NULL if no value is known to be that: an update has reached
+ * only some masters. Ask again; the next renewal repairs that. */
 struct hf_verdict hf_verdict_read(const struct hf_reports *reports);
 
 /* Returns true if the reports may be of different instants: a record has changed
