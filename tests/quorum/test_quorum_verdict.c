@@ -261,6 +261,20 @@ static void nothing_is_held_below_a_failed_commit(void **state)
         verdict_of(5, 4, LIST(held(2, 6), held(2, 6), held(1, 1), left)), 2);
 }
 
+/* Another process has updated the lease at the second master, under a ballot
+ * that END did not know. */
+static void a_lease_of_an_ended_claim_is_not_held(void **state)
+{
+    struct hf_report ended = with_ended(released(1, 5), 1);
+    struct hf_report updated = lease(HF_REPORT_HELD, 1, 5, 9);
+
+    (void)state;
+    assert_int_equal(verdict_of(3, 2, LIST(ended, updated)), 0);
+    assert_int_equal(verdict_of(3, 2, LIST(updated, ended)), 0);
+    ended = with_ended(released(2, 4), 2);
+    assert_int_equal(verdict_of(3, 2, LIST(ended, updated)), 1);
+}
+
 /* A lease on too few masters is above votes, as a lease that has ended is. */
 static void votes_below_a_failed_commit_do_not_count(void **state)
 {
@@ -664,6 +678,7 @@ int main(void)
         cmocka_unit_test(an_expired_copy_does_not_hide_a_renewed_one),
         cmocka_unit_test(a_lease_on_too_few_masters_is_not_held),
         cmocka_unit_test(nothing_is_held_below_a_failed_commit),
+        cmocka_unit_test(a_lease_of_an_ended_claim_is_not_held),
         cmocka_unit_test(votes_below_a_failed_commit_do_not_count),
         cmocka_unit_test(copies_are_counted_by_token),
         cmocka_unit_test(fast_votes_that_may_be_a_fast_quorum_are_a_holder),

@@ -133,13 +133,16 @@ static const struct hf_report *newest_lease(const struct hf_reports *reports)
 }
 
 /* Returns false for a lease on too few masters: its COMMIT has reached only
- * them, and if these are promises, it will reach no others. */
+ * them, and if these are promises, it will reach no others. And for a claim
+ * that has ended: END names the highest ballot that its process knows, and
+ * another process with the nonce may have updated the lease since. */
 static bool may_be_held(const struct hf_reports *reports,
                         const struct hf_report *lease)
 {
     unsigned silent = reports->quorum.masters - hf_reports_count(reports);
 
     return lease && lease->state == HF_REPORT_HELD &&
+           !shows_end(reports, &lease->holder) &&
            count_copies(reports, &lease->holder, lease->token) + silent >=
                reports->quorum.majority;
 }
