@@ -208,6 +208,20 @@ void hf_load_await_grants(unsigned count)
         hf_test_pause();
 }
 
+void hf_load_await_waiters(struct hf_client *client, uint32_t count)
+{
+    uint32_t waiters = UINT32_MAX;
+
+    while (waiters != count) {
+        struct hf_info info;
+
+        expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
+        waiters = info.waiters;
+        hf_info_fini(&info);
+        hf_test_pause();
+    }
+}
+
 /* ---- The end ------------------------------------------------------------*/
 
 static void expect_larger_token(struct hf_client *client, unsigned number)

@@ -42,6 +42,9 @@ struct hf_lock_opts hf_load_opts(void);
 void hf_load_start(uint32_t ttl_ms);
 void hf_load_await_grants(unsigned count);
 
+/* Wait until `count` claims wait for the key "k". */
+void hf_load_await_waiters(struct hf_client *client, uint32_t count);
+
 /* Kill one client process, and start another in its place. */
 void hf_load_kill_client(unsigned client);
 

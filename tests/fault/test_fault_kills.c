@@ -15,20 +15,6 @@ static void restart_node(unsigned node)
     assert_true(hf_test_cluster_restart(&cluster, node));
 }
 
-static void await_waiters(struct hf_client *client, uint32_t count)
-{
-    uint32_t waiters = UINT32_MAX;
-
-    while (waiters != count) {
-        struct hf_info info;
-
-        expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
-        waiters = info.waiters;
-        hf_info_fini(&info);
-        hf_test_pause();
-    }
-}
-
 /* GO-19, GO-20, GO-22, GO-24, GO-32, G2-07, CF-03, MJ-08, MJ-09, MS-05 */
 static void killed_leaders_lose_nothing_under_load(void **state)
 {
@@ -109,7 +95,7 @@ static void locks_and_queue_survive_a_kill_of_all_nodes(void **state)
     token = hf_lock_token(held);
     for (unsigned i = 0; i < 2; i++) {
         expect_ok(recorded_lock_new(other, hf_key_of("k"), &opts, &waiting[i]));
-        await_waiters(other, i + 1);
+        hf_load_await_waiters(other, i + 1);
     }
     for (unsigned i = 0; i < 3; i++)
         hf_test_cluster_kill(&cluster, i);
@@ -268,9 +254,9 @@ static void a_killed_clients_waiter_leaves_the_queue(void **state)
     (void)state;
     expect_ok(recorded_acquire(client, hf_key_of("k"), &opts, &lock));
     waiter = hf_child_start(wait_for_key, NULL);
-    await_waiters(client, 1);
+    hf_load_await_waiters(client, 1);
     recorded_kill(waiter);
-    await_waiters(client, 0);
+    hf_load_await_waiters(client, 0);
     expect_ok(recorded_release(client, lock));
     hf_lock_free(lock);
     (void)hf_close(client, 1000);

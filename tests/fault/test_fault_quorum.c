@@ -47,20 +47,6 @@ static void restart_master(unsigned master)
         hf_test_pause();
 }
 
-static void await_waiters(struct hf_client *client, uint32_t count)
-{
-    uint32_t waiters = UINT32_MAX;
-
-    while (waiters != count) {
-        struct hf_info info;
-
-        expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
-        waiters = info.waiters;
-        hf_info_fini(&info);
-        hf_test_pause();
-    }
-}
-
 /* LK-02, LK-06, LK-24, LK-25 */
 static void killed_masters_lose_nothing_under_load(void **state)
 {
@@ -234,9 +220,9 @@ static void a_killed_clients_waiter_leaves_the_queue(void **state)
     (void)state;
     expect_ok(recorded_acquire(client, hf_key_of("k"), &opts, &lock));
     waiter = hf_child_start(wait_for_key, NULL);
-    await_waiters(client, 1);
+    hf_load_await_waiters(client, 1);
     recorded_kill(waiter);
-    await_waiters(client, 0);
+    hf_load_await_waiters(client, 0);
     (void)recorded_release(client, lock);
     hf_lock_free(lock);
     (void)hf_close(client, 1000);

@@ -7,7 +7,7 @@
 
 #define CHECK_MIN_MS 250 /* until a claim that waits repeats its request */
 #define CHECK_MAX_MS 500
-#define RACE_MIN_MS 5 /* until a claim that lost a race asks who has won it */
+#define RACE_MIN_MS 5 /* until a claim that lost a race asks again */
 #define RACE_MAX_MS 15
 #define SOON_MIN_MS 100
 #define SOON_MAX_MS 200

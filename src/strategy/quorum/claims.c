@@ -766,8 +766,8 @@ static void begin_requests(struct hf_voting_claim *claim)
 
 /* ---- Members of the strategy --------------------------------------------*/
 
-/* Returns true if the claim has ended, and another command, with its nonce and
- * token, asks for it: the masters know who holds the key now. */
+/* Returns true if the claim has ended and this is another command with its nonce
+ * and token: whether another claim holds the key now, only the masters know. */
 static bool needs_new_check(const struct hf_voting_claim *claim,
                             const struct hf_request *request)
 {

@@ -46,15 +46,6 @@ static void end_list(struct hf_voting_list *list, enum hf_err err,
 
 /* ---- Merging ------------------------------------------------------------*/
 
-static unsigned count_bits(unsigned bits)
-{
-    unsigned count = 0;
-
-    for (; bits; bits &= bits - 1)
-        count++;
-    return count;
-}
-
 /* Move the infos of all parts into one array. */
 static struct hf_info *join_parts(struct hf_voting_list *list, size_t *count)
 {
@@ -102,7 +93,7 @@ static size_t keep_grants(struct hf_info *infos, size_t count, size_t needed)
 static void finish_list(struct hf_voting_list *list)
 {
     const struct hf_quorum *quorum = &list->voting->common.quorum;
-    unsigned silent = quorum->masters - count_bits(list->complete);
+    unsigned silent = quorum->masters - hf_voting_count(list->complete);
     struct hf_answer *answer = &list->request->answer;
     struct hf_info *infos;
     size_t count;

@@ -30,11 +30,7 @@ static bool is_reusable(const struct hf_voting_master *master)
 
 unsigned hf_voting_masters_usable(const struct hf_voting *voting)
 {
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < voting->common.quorum.masters; i++)
-        count += voting->common.usable >> i & 1;
-    return count;
+    return hf_voting_count(voting->common.usable);
 }
 
 bool hf_voting_masters_have_majority(const struct hf_voting *voting)

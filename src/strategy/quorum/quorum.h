@@ -88,6 +88,16 @@ enum hf_err hf_voting_open_with(struct hf_voting *voting, struct hf_url *url,
 void hf_voting_answer(struct hf_voting *voting, struct hf_request *request,
                       enum hf_err err, const char *cause);
 
+/* The number of masters in a set of bits. */
+static inline unsigned hf_voting_count(unsigned masters)
+{
+    unsigned count = 0;
+
+    for (; masters; masters &= masters - 1)
+        count++;
+    return count;
+}
+
 /* ---- masters.c ----------------------------------------------------------*/
 
 /* Connect to the masters of the URL. */

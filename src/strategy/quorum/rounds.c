@@ -256,15 +256,6 @@ static bool is_shown(const struct hf_voting_round *round)
     return false;
 }
 
-static unsigned count_bits(unsigned bits)
-{
-    unsigned count = 0;
-
-    for (; bits; bits &= bits - 1)
-        count++;
-    return count;
-}
-
 static bool has_all(const struct hf_voting_round *round)
 {
     return !(round->voting->common.usable & ~round->replied);
@@ -281,7 +272,7 @@ static void decide_force(struct hf_voting_round *round,
         verdict->kind == HF_VERDICT_FREE ||
         (verdict->kind == HF_VERDICT_HELD && verdict->token != round->token);
 
-    if (count_bits(round->forced) >= round->voting->common.quorum.majority)
+    if (hf_voting_count(round->forced) >= round->voting->common.quorum.majority)
         end_round(round, HF_OK, NULL);
     else if (is_gone && round->forced == 0)
         end_round(round, mismatch_error(verdict), NULL);
